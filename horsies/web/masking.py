@@ -39,6 +39,7 @@ OF_SCHEDULES = (
     "catch_up_missed",
     "max_catch_up_runs",
 )
+MOST_WORK = 100_000_000  # characters times secrets, of one task: some tenths of a second
 _SHORTEST_SECRET = 4
 
 
@@ -171,7 +172,7 @@ class Masking:
         except Exception:  # it is the user's; what it could not judge is not shown
             return MASK
 
-    def _by_name(self, value: Any, secrets: list[str]) -> Any:
+    def _by_name(self, value: Any, secrets: set[str]) -> Any:
         """The values of masked keys, however deep, are replaced and remembered."""
         if isinstance(value, list):
             return [self._by_name(one, secrets) for one in value]
@@ -186,7 +187,7 @@ class Masking:
                 shown[name] = self._by_name(one, secrets)
         return shown
 
-    def _positional(self, values: Any, task_name: str | None, secrets: list[str]) -> Any:
+    def _positional(self, values: Any, task_name: str | None, secrets: set[str]) -> Any:
         known = None if task_name is None else self.positional(task_name)
         shown = []
         for place, value in enumerate(values):
@@ -202,8 +203,9 @@ class _Call:
     """The arguments of a task, as far as others must not see them: the values that were masked, and whether the
     arguments could be read at all."""
 
-    secrets: list[str] = field(default_factory=list)
+    secrets: set[str] = field(default_factory=set)
     is_known: bool = True
+    work: int = MOST_WORK
     forms: Sequence[str] | None = None
 
     def without_secrets(self, value: Any) -> Any:
@@ -218,19 +220,26 @@ class _Call:
     def searched(self, value: Any) -> Any:
         """A value of JSON without the secrets in its texts."""
         if isinstance(value, str):
-            for secret in self._forms():
-                value = value.replace(secret, MASK)
-            return value
+            return self._text(value)
         if isinstance(value, list):
             return [self.searched(one) for one in value]
         if isinstance(value, dict):
             return {self.searched(name): self.searched(one) for name, one in value.items()}
         return value
 
+    def _text(self, text: str) -> str:
+        """Very many secrets in very long texts would take long; what cannot be searched in time is not shown."""
+        self.work -= len(self.secrets) * (len(text) + 100)
+        if self.work < 0:
+            return MASK
+        for form in self._forms():
+            text = text.replace(form, MASK)
+        return text
+
     def _forms(self) -> Sequence[str]:
         """The secrets as they may stand in a text, the longest first."""
         if self.forms is None:
-            found = {form for secret in set(self.secrets) for form in forms_of(secret)}
+            found = {form for secret in self.secrets for form in forms_of(secret)}
             self.forms = sorted(found, key=len, reverse=True)
         return self.forms
 
@@ -268,10 +277,10 @@ def without_errors(name: str, value: Any) -> Any:
     return value
 
 
-def _remember(value: Any, secrets: list[str]) -> None:
+def _remember(value: Any, secrets: set[str]) -> None:
     """Every text and number of a masked value that is long enough to be told from others."""
     if isinstance(value, dict | list):
         for one in value.values() if isinstance(value, dict) else value:
             _remember(one, secrets)
     elif isinstance(value, str | int | float) and not isinstance(value, bool) and len(str(value)) >= _SHORTEST_SECRET:
-        secrets.append(str(value))
+        secrets.add(str(value))

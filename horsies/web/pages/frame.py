@@ -6,6 +6,7 @@ refreshes itself.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -94,17 +95,27 @@ class Viewer:
 
     async def masked(self, answer: T) -> T:
         """The same without what is not shown (M-93)."""
-        return self.dashboard.masking.applied_to(answer)
+        masking = self.dashboard.masking
+        return answer if masking.is_off else await asyncio.to_thread(masking.applied_to, answer)
 
     def path(self, *parts: object) -> str:
         """A path below the mount; parts may be foreign texts."""
         return f"{self.root}/" + "/".join(quote(str(part), safe="") for part in parts)
 
-    def show(
-        self, template: str, current: str, *, topics: str = "", ids: str = "", poll: int = 0, **values: Any
+    async def show(
+        self,
+        template: str,
+        current: str,
+        *,
+        topics: str = "",
+        ids: str = "",
+        poll: int = 0,
+        drawn: Callable[[], Mapping[str, Any]] = dict,
+        **values: Any,
     ) -> Response:
         """The page. `topics` are those of live updates that concern it, `ids` those it is about, and `poll` is how
-        often it refreshes without them, in seconds."""
+        often it refreshes without them, in seconds. `drawn` makes those of its values that take a while. All is made in
+        a thread, because streams and other requests must not wait for a large page."""
         frame = {
             "screens": NAVIGATION,
             "current": current,
@@ -123,7 +134,7 @@ class Viewer:
             "ids": ids,
             "poll": poll or "",
         }
-        return render(self.request, template, **{**frame, **values})
+        return await asyncio.to_thread(lambda: render(self.request, template, **{**frame, **values, **drawn()}))
 
     def _notice(self) -> Notice | None:
         if self.meta.schema_state is SchemaState.MISMATCH:

@@ -61,7 +61,7 @@ def path_of(task: TaskDetail) -> list[PathStep]:
 
 @dataclass(frozen=True, slots=True)
 class LoggedTask:
-    """A task and what it has logged: together, so that values that are masked in its arguments are also masked there."""
+    """A task and what it has logged: together, so that what is masked in its arguments is masked there too."""
 
     task: TaskDetail
     logs: tuple[TaskLogLine, ...]
@@ -73,8 +73,7 @@ async def task(viewer: Viewer) -> Response:
     logged = await viewer.masked(LoggedTask(detail, await logs_of(viewer, detail)))
     found = logged.task
     explained = None if found.status.is_terminal else await monitoring.explain_task(viewer.dashboard.broker, task_id)
-    options = _object(found.task_options)
-    return viewer.show(
+    return await viewer.show(
         "task.html",
         "Tasks",
         topics="tasks",
@@ -83,20 +82,28 @@ async def task(viewer: Viewer) -> Response:
         task=found,
         steps=path_of(found),
         why=explained.value if isinstance(explained, Ok) else None,
-        args=tree(found.args),
-        kwargs=tree(found.kwargs),
-        result=tree(found.result),
-        options=tree(found.task_options),
-        flags=tree_of(dict(found.flags)) if found.flags else None,
         hides=viewer.dashboard.config.hide_payloads,
-        failure=failure_of(found),
-        rerun_of=options.get("rerun_of"),
-        trace=_trace_id(options),
-        timeline=timeline_svg(rows_of_task(found), title="Attempts over time", now=viewer.now, prefer="last"),
         logs=logged.logs,
         audit=await audit_of(viewer, task_id),
-        raw=json.dumps(in_json(found), indent=1, ensure_ascii=True, default=str),
+        drawn=lambda: drawn(found, viewer.now),
     )
+
+
+def drawn(found: TaskDetail, now: datetime) -> Mapping[str, Any]:
+    """What is made of payloads and attempts, of which there may be much."""
+    options = _object(found.task_options)
+    return {
+        "args": tree(found.args),
+        "kwargs": tree(found.kwargs),
+        "result": tree(found.result),
+        "options": tree(found.task_options),
+        "flags": tree_of(dict(found.flags)) if found.flags else None,
+        "failure": failure_of(found),
+        "rerun_of": options.get("rerun_of"),
+        "trace": _trace_id(options),
+        "timeline": timeline_svg(rows_of_task(found), title="Attempts over time", now=now, prefer="last"),
+        "raw": json.dumps(in_json(found), indent=1, ensure_ascii=True, default=str),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
+from starlette.requests import Request
 
 from horsies.web.pages import SCREENS
+from horsies.web.pages.frame import viewer_of
 from tests.conftest import fresh_database
 from tests.services.web.conftest import FILLED, THERE
-from tests.web_support import ANSWERING, Board, a_board, path_of
+from tests.web_support import ANSWERING, Board, a_board, path_of, scope_of
 
 SECRET = "hunter2-and-more"
 REPEATED = """
@@ -89,6 +92,31 @@ async def test_m93_logs_are_shown_without_what_is_masked(repeating_url: str) -> 
         "everything": (False, False, False),
         "nothing": (True, False, True),
     }
+
+
+def is_on_a_loop() -> bool:
+    try:
+        return asyncio.get_running_loop() is not None
+    except RuntimeError:
+        return False
+
+
+async def test_m95_nobody_waits_while_a_page_is_masked_and_drawn(repeating_url: str) -> None:
+    """Large payloads and workflows take a while, so no loop that serves others does that."""
+    was_on_a_loop: list[bool] = []
+
+    def mask(_task: str | None, _field: str, value: Any) -> Any:
+        was_on_a_loop.append(is_on_a_loop())
+        return value
+
+    async with a_board(repeating_url, mask=mask) as board:
+        for path in ("/tasks/t-failed", "/workflows/f-failed", "/workflows/f-failed/nodes/0", "/tasks"):
+            assert (await board.get(path)).status_code == 200
+        viewer = await viewer_of(Request({**scope_of("/workers/ping"), "app": board.app}))
+        drawn = {"report": None, "problem": "nobody answers"}
+        page = await viewer.show("ping.html", "Workers", drawn=lambda: was_on_a_loop.append(is_on_a_loop()) or drawn)
+    assert b"nobody answers" in page.body
+    assert len(was_on_a_loop) > 10 and not any(was_on_a_loop)
 
 
 async def test_m93_without_a_mask_it_is_on_many(repeating_url: str) -> None:

@@ -4,6 +4,7 @@ Every text of every answer is either known as a payload or known to be none."""
 from __future__ import annotations
 
 import json
+import time
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -277,6 +278,17 @@ def test_m93_a_masked_value_is_found_as_python_and_json_write_it(secret: str, qu
     shown = by_name("password").applied_to(detail(kwargs=kwargs, result=result, failed_reason=f"in f({said})"))
     masked = f"in f({said[0]}{MASK}{said[-1]})"
     assert (shown.failed_reason, json.loads(shown.result or "")) == (masked, {"err": masked})
+
+
+def test_m93_what_cannot_be_searched_in_time_is_not_shown() -> None:
+    many = [f"secret{number:06}" for number in range(20_000)]
+    task = detail(kwargs=json.dumps({"password": many}), failed_reason="z" * 1_000_000, idempotency_key=f"of {many[7]}")
+    began = time.perf_counter()
+    shown = by_name("password").applied_to(task)
+    assert time.perf_counter() - began < 2
+    assert shown.failed_reason == MASK and many[7] not in (shown.idempotency_key or "")
+    few = detail(kwargs=json.dumps({"password": many[:50]}), failed_reason="z" * 1_000_000 + many[7])
+    assert by_name("password").applied_to(few).failed_reason == "z" * 1_000_000 + MASK
 
 
 def test_m93_a_short_value_is_not_searched_for() -> None:
