@@ -107,7 +107,8 @@ def _api(endpoint: Endpoint) -> Handler:
             async with asyncio.timeout(seconds):
                 return await _answer(endpoint, asked, values)
         except TimeoutError:
-            raise unavailable(f"the database did not answer within {seconds:g} s") from None
+            late = f"the database did not answer within {seconds:g} s"
+            raise unavailable(f"{late}; a part of this may be done" if endpoint.action else late) from None
 
     return answer
 
