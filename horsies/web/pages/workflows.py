@@ -12,7 +12,7 @@ from starlette.responses import Response
 from horsies import monitoring
 from horsies.core.models.monitoring.tasks import WorkflowNodeInfo, WorkflowRunDetail
 from horsies.core.types import Ok, WorkflowStatus, WorkflowTaskStatus
-from horsies.web.pages.frame import Viewer, query, with_viewer
+from horsies.web.pages.frame import Viewer, not_found, query, with_viewer
 from horsies.web.pages.task import audit_of
 from horsies.web.payloads import tree, tree_of
 from horsies.web.screens import Screen
@@ -24,6 +24,7 @@ from horsies.web.svg.timeline import rows_of_run, timeline_svg
 LIST_SIZE = 100
 SHOWN_NODES = 200
 MOST_OPENED = 20
+LONGEST_INDEX = 10
 STATES = tuple(status.value for status in WorkflowStatus)
 _URGENCY = {
     WorkflowTaskStatus.FAILED: 0,
@@ -123,9 +124,16 @@ def _urgency(status: WorkflowTaskStatus) -> int:
     return _URGENCY.get(status, 9)
 
 
+def index_in(text: str) -> int:
+    """The index of a node in an address. No node has a longer one, and Python reads no number of any length."""
+    if len(text) > LONGEST_INDEX or not (text.isascii() and text.isdigit()):
+        raise not_found("node")
+    return int(text)
+
+
 async def node(viewer: Viewer) -> Response:
     given = viewer.request.path_params
-    workflow_id, index = given["workflow_id"], given["index"]
+    workflow_id, index = given["workflow_id"], index_in(given["index"])
     found = await viewer.read(monitoring.get_workflow_node, workflow_id, index)
     explained = await monitoring.explain_task(viewer.dashboard.broker, f"{workflow_id}:{index}")
     is_open = found.node.status not in (
@@ -155,5 +163,5 @@ async def node(viewer: Viewer) -> Response:
 SCREENS = (
     Screen("/workflows", with_viewer(workflows)),
     Screen("/workflows/{workflow_id}", with_viewer(workflow)),
-    Screen("/workflows/{workflow_id}/nodes/{index:int}", with_viewer(node)),
+    Screen("/workflows/{workflow_id}/nodes/{index}", with_viewer(node)),
 )

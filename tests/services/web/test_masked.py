@@ -33,7 +33,7 @@ REPEATED = """
     VALUES ('t-failed', 1, 1, 2, 1,
         '[[1767225600.5, "INFO", "shop", "it begins"], [1767225600.6, "ERROR", "shop", "not with SECRET"]]');
 """.replace("SECRET", SECRET)
-PATHS = {**THERE, "index:int": "0", "name": "mail"}
+PATHS = {**THERE, "name": "mail"}
 MASKS: dict[str, dict[str, Any]] = {
     "names": {"mask": ["password"]},
     "a function": {"mask": lambda _task, _field, _value: "(not shown)"},

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 from html.parser import HTMLParser
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -20,7 +21,7 @@ from tests.web_support import Board, Nobody, a_board
 THERE = {
     "task_id": "t-failed",
     "workflow_id": "f-running",
-    "index:int": "0",
+    "index": "0",
     "worker_id": "w1",
     "name": "mail",
 }
@@ -108,6 +109,16 @@ async def test_m62_nobody_sees_a_screen_without_the_right_to_look(filled_url: st
         answer = await board.get(address, headers=HTML)
     assert answer.status_code == 403
     assert "mail.send" not in answer.text
+
+
+@pytest.mark.parametrize("index", ["9" * 5_000, "99999999999", "-1", "1.0", "٣", "²", "x"])
+async def test_m64_a_node_that_cannot_exist_is_not_found(board: Board, index: str) -> None:
+    await page_of(board, f"/workflows/f-running/nodes/{quote(index)}", 404)
+
+
+async def test_m62_m64_an_index_without_end_tells_nobody_anything(filled_url: str) -> None:
+    async with a_board(filled_url, policy=Nobody()) as board:
+        assert (await board.get(f"/workflows/f-running/nodes/{'9' * 5_000}")).status_code == 403
 
 
 @pytest.mark.parametrize("address", [one for one in ADDRESSES if "/dialogs/" not in one])
