@@ -155,13 +155,15 @@ class Masking:
         task_name = definition.get("task_name")
         task_name = task_name if isinstance(task_name, str) else None
         call = _Call()
-        payloads = {
-            name: MASK if self.hides_all else self._value(name, value, task_name, call)
-            for name, value in definition.items()
-            if name not in OF_SCHEDULES
-        }
-        searched = call.searched(payloads) if call.is_known else dict.fromkeys(payloads, MASK)
-        return {name: searched.get(name, value) for name, value in definition.items()}
+        payloads = {name: value for name, value in definition.items() if name not in OF_SCHEDULES}
+        try:
+            shown = {name: self._value(name, value, task_name, call) for name, value in payloads.items()}
+            shown = call.searched(shown)
+        except RecursionError:
+            call.is_known = False
+        if self.hides_all or not call.is_known:
+            shown = dict.fromkeys(payloads, MASK)
+        return {name: shown.get(name, value) for name, value in definition.items()}
 
     def _by_function(self, name: str, value: Any, task_name: str | None) -> Any:
         assert self.function is not None

@@ -147,7 +147,7 @@ async def audit_of(viewer: Viewer, target: str) -> Any:
 def _object(text: str | None) -> Mapping[str, Any]:
     try:
         value = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
