@@ -99,7 +99,7 @@ def drawn(found: TaskDetail, now: datetime) -> Mapping[str, Any]:
         "options": tree(found.task_options),
         "flags": tree_of(dict(found.flags)) if found.flags else None,
         "failure": failure_of(found),
-        "rerun_of": options.get("rerun_of"),
+        "rerun_of": rerun_of if isinstance(rerun_of := options.get("rerun_of"), str) else None,
         "trace": _trace_id(options),
         "timeline": timeline_svg(rows_of_task(found), title="Attempts over time", now=now, prefer="last"),
         "raw": json.dumps(in_json(found), indent=1, ensure_ascii=True, default=str),

@@ -54,3 +54,15 @@ async def test_m64_m93_rows_of_any_depth_are_shown(odd_url: str, depth: int) -> 
         async with a_board(odd_url, **mask) as board:
             statuses = {path: (await board.get(path)).status_code for path in PATHS}
         assert set(statuses.values()) == {200}, (name, statuses)
+
+
+@pytest.mark.parametrize("value", ["17", "true", "[]", '["x"]', '{"x": 1}', "null", '""', "1e400", '"t-pending"'])
+async def test_m64_m91_options_of_the_wrong_kind_are_shown(odd_url: str, value: str) -> None:
+    options = '{"rerun_of": VALUE, "trace": VALUE, "retry_policy": VALUE}'
+    write(
+        odd_url, "UPDATE horsies_tasks SET task_options = 'OPTIONS'".replace("OPTIONS", options).replace("VALUE", value)
+    )
+    async with a_board(odd_url) as board:
+        page = await board.get("/tasks/t-failed")
+    assert page.status_code == 200
+    assert ("<dt>Repeats</dt>" in page.text) == (value == '"t-pending"')
