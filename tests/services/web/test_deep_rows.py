@@ -59,9 +59,8 @@ async def test_m64_m93_rows_of_any_depth_are_shown(odd_url: str, depth: int) -> 
 @pytest.mark.parametrize("value", ["17", "true", "[]", '["x"]', '{"x": 1}', "null", '""', "1e400", '"t-pending"'])
 async def test_m64_m91_options_of_the_wrong_kind_are_shown(odd_url: str, value: str) -> None:
     options = '{"rerun_of": VALUE, "trace": VALUE, "retry_policy": VALUE}'
-    write(
-        odd_url, "UPDATE horsies_tasks SET task_options = 'OPTIONS'".replace("OPTIONS", options).replace("VALUE", value)
-    )
+    update = "UPDATE horsies_tasks SET task_options = 'OPTIONS'"
+    write(odd_url, update.replace("OPTIONS", options).replace("VALUE", value))
     async with a_board(odd_url) as board:
         page = await board.get("/tasks/t-failed")
     assert page.status_code == 200
