@@ -111,6 +111,20 @@ async def test_m62_nobody_sees_a_screen_without_the_right_to_look(filled_url: st
     assert "mail.send" not in answer.text
 
 
+@pytest.mark.parametrize("address", ADDRESSES)
+async def test_m93_another_site_may_link_to_a_page_but_not_embed_it(board: Board, address: str) -> None:
+    for site, mode, dest, status in [
+        ("cross-site", "navigate", "document", {200, 303}),
+        ("none", "navigate", "document", {200, 303}),
+        ("same-origin", "cors", "empty", {200, 303}),
+        ("cross-site", "no-cors", "image", {403}),
+        ("cross-site", "navigate", "iframe", {403}),
+        ("cross-site", "cors", "empty", {403}),
+    ]:
+        said = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+        assert (await board.get(address, headers=said)).status_code in status, said
+
+
 @pytest.mark.parametrize("index", ["9" * 5_000, "99999999999", "-1", "1.0", "٣", "²", "x"])
 async def test_m64_a_node_that_cannot_exist_is_not_found(board: Board, index: str) -> None:
     await page_of(board, f"/workflows/f-running/nodes/{quote(index)}", 404)
