@@ -177,7 +177,8 @@ def with_viewer(show: Callable[[Viewer], Awaitable[Response]]) -> Callable[[Requ
 
         if pacing.REFRESH_HEADER not in request.headers:
             return await make()
-        key = (viewer.root, request.url.path, request.url.query, viewer.meta.can_act)
+        scope = request.scope  # not `request.url`: what stands in the Host header could change its path
+        key = (viewer.root, scope["path"], scope["query_string"], viewer.meta.can_act)
         return await viewer.dashboard.shared.get(key, make, told_at=viewer.dashboard.streams.told_at)
 
     return answer

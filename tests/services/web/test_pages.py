@@ -16,7 +16,7 @@ from horsies.web.pages import SCREENS
 from horsies.web.pages.dialogs import DIALOGS
 from tests.conftest import fresh_database
 from tests.services.web.conftest import FILLED
-from tests.web_support import Board, Nobody, a_board
+from tests.web_support import Board, Nobody, a_board, raw, scope_of
 
 THERE = {
     "task_id": "t-failed",
@@ -109,6 +109,24 @@ async def test_m62_nobody_sees_a_screen_without_the_right_to_look(filled_url: st
         answer = await board.get(address, headers=HTML)
     assert answer.status_code == 403
     assert "mail.send" not in answer.text
+
+
+@pytest.mark.parametrize("host", ["localhost/workers#", "localhost/workers?x#", "[", "a b", "@", "a:b", ""])
+async def test_m95_a_host_name_changes_nothing_about_who_shares_an_answer(filled_url: str, host: str) -> None:
+    """Where an outer application checks host names, they may be anything here."""
+    async with a_board(filled_url, allowed_hosts=None) as board:
+        odd = {"host": host, "x-horsies-refresh": "1"}
+        status, _, tasks = await raw(board.app, scope_of("/tasks", odd))
+        assert status == 200 and b"<h1>Tasks" in tasks
+        status, _, workers = await raw(board.app, scope_of("/workers", {**odd, "host": "localhost"}))
+        assert status == 200 and b"<h1>Workers" in workers
+        action = scope_of("/api/tasks/nothing/rerun", {"host": host, "x-horsies-intent": "action"}, method="POST")
+        assert (await raw(board.app, action))[0] == 404
+
+
+async def test_m95_a_query_of_any_bytes_is_refreshed(board: Board) -> None:
+    scope = scope_of("/tasks", {"x-horsies-refresh": "1"}, query_string=b"name=\xff")
+    assert (await raw(board.app, scope))[0] == 200
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
