@@ -4,6 +4,7 @@ writes down who wanted what on which ids, and what came of it (M-94).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
@@ -11,17 +12,27 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from horsies import monitoring
+from horsies.core.logs import counted
 from horsies.core.models.recovery import LONGEST, SweepStaleWorkersOptions, SweepStaleWorkersResult
 from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
 from horsies.core.monitoring import audit
 from horsies.core.recovery.utils import WorkerUtils
+from horsies.core.text import visible
 from horsies.core.types import Err, Ok
 from horsies.core.workflows import control, read
-from horsies.monitoring import TaskActionErrorCode, TaskCancelled, TaskRerun, WorkerActionErrorCode, WorkerDraining
+from horsies.monitoring import (
+    BulkResult,
+    TaskActionErrorCode,
+    TaskCancelled,
+    TaskRerun,
+    WorkerActionErrorCode,
+    WorkerDraining,
+)
 from horsies.web.answers import Refusal, not_answered, not_done
 from horsies.web.api import TASK_ID, WORKFLOW_ID
 from horsies.web.endpoints import Asked, Endpoint, Param, Text, Texts
 
+log = logging.getLogger("horsies.web")
 T = TypeVar("T")
 
 
@@ -46,10 +57,28 @@ async def perform(
 
     deed = audit.Deed(asked.dashboard.actor(asked.request), action, action.partition(".")[0], targets, details)
     broker = asked.dashboard.acting_broker
-    result = await audit.audited(broker, deed, attempt, ids_of=ids_of, details_of=details_of)
+    try:
+        result = await audit.audited(broker, deed, attempt, ids_of=ids_of, details_of=details_of)
+    except BaseException:  # also if nobody waits for it any more
+        _log(deed, len(targets), "failed")
+        raise
     if isinstance(result, Ok):
+        _log(deed, _number(result.value, targets), "done")
         return result.value
-    raise result.error if isinstance(result.error, Refusal) else not_answered(result.error)
+    problem = result.error if isinstance(result.error, Refusal) else not_answered(result.error)
+    _log(deed, len(targets), f"not done, {problem.code}")
+    raise problem
+
+
+def _log(deed: audit.Deed, number: int, outcome: str) -> None:
+    """Who did what on how many, and how it ended (M-63). What it was done to is in the audit, and may be secret."""
+    log.info("%s: %s on %s: %s", visible(deed.actor), deed.action, counted(number, deed.target_kind), outcome)
+
+
+def _number(value: Any, targets: Sequence[str]) -> int:
+    if isinstance(value, BulkResult):
+        return value.changed
+    return len(value.worker_ids) if isinstance(value, SweepStaleWorkersResult) else len(targets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from horsies.core.models.monitoring.tasks import MonitoringErrorCode, Monitoring
 from horsies.core.text import json_text
 
 JSON = "application/json"
+DEEPEST = 100  # levels of an answer
 _PLAIN = frozenset({type(None), str, int, float, bool})
 
 
@@ -50,22 +51,25 @@ def refusal_answer(refusal: Refusal) -> Response:
     return json_answer(refusal.body(), refusal.status, refusal.headers)
 
 
-def in_json(value: Any) -> Any:
-    """The value as dicts, lists, texts and numbers, with times as RFC 3339 in UTC (M-15). A workflow may have ten
-    thousand nodes, so what most values are comes first."""
+def in_json(value: Any, levels: int = DEEPEST) -> Any:
+    """The value as dicts, lists, texts and numbers, with times as RFC 3339 in UTC (M-15), and `…` for what is nested
+    too deeply to be read again. A workflow may have ten thousand nodes, so what most values are comes first."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return value
+    if levels == 0:
+        return "…"
+    below = levels - 1
     if kind is tuple or kind is list:
-        return [one if type(one) in _PLAIN else in_json(one) for one in value]
+        return [one if type(one) in _PLAIN else in_json(one, below) for one in value]
     if kind is datetime:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if (names := _fields_of(kind)) is not None:
-        return {name: one if type(one := getattr(value, name)) in _PLAIN else in_json(one) for name in names}
+        return {name: one if type(one := getattr(value, name)) in _PLAIN else in_json(one, below) for name in names}
     if isinstance(value, Enum):
-        return in_json(value.value)
+        return in_json(value.value, below)
     if isinstance(value, Mapping):
-        return {str(name): in_json(one) for name, one in value.items()}
+        return {str(name): in_json(one, below) for name, one in value.items()}
     raise TypeError(f"{kind.__name__} has no JSON form")
 
 

@@ -35,7 +35,7 @@ from horsies.web.pages import SCREENS
 from horsies.web.policies import AuthPolicy
 from horsies.web.schedule_actions import SCHEDULE_ACTIONS
 from horsies.web.screens import Screen, refusal_page
-from horsies.web.security import Guard, path_in, refuse_foreign, refuse_unintended, root_of
+from horsies.web.security import Guard, path_in, refuse_embedded, refuse_foreign, refuse_unintended, root_of
 
 Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
 STATIC = Path(__file__).parent / "static"
@@ -107,7 +107,8 @@ def _api(endpoint: Endpoint) -> Handler:
             async with asyncio.timeout(seconds):
                 return await _answer(endpoint, asked, values)
         except TimeoutError:
-            raise unavailable(f"the database did not answer within {seconds:g} s") from None
+            late = f"the database did not answer within {seconds:g} s"
+            raise unavailable(f"{late}; a part of this may be done" if endpoint.action else late) from None
 
     return answer
 
@@ -151,6 +152,7 @@ def _screen(screen: Screen) -> Handler:
 
 
 async def _refuse_viewer(asked: Asked) -> None:
+    refuse_embedded(asked.request)
     if not await asked.dashboard.policy.can_view(asked.request):
         raise Refusal(403, "FORBIDDEN", "you may not look at this dashboard")
 

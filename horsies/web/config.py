@@ -20,7 +20,7 @@ class WebConfig:
     `enable_actions`: whether anything can be changed at all; the policy decides who may. `allowed_hosts`: the names
     under which it is called, others get 400; None if an outer application checks that. `mask`: names of arguments and
     fields whose values are not shown, or a function that returns what is shown. `hide_payloads`: show no arguments,
-    results, options and error texts at all.
+    results, options, error texts, progress, logs and idempotency keys at all.
     """
 
     enable_actions: bool = False

@@ -38,7 +38,8 @@ class Dashboard:
         self.config = config
         database = source.config.broker if isinstance(source, Horsies) else source
         self.database = _modest(PostgresConfig(database_url=database) if isinstance(database, str) else database)
-        self.broker = self._broker(self.app)
+        self.broker = PostgresBroker(self.database, app=self.app)
+        self.broker.only_look()
         self.masking = Masking.of(config.mask, hides_all=config.hide_payloads, positional=self._positional)
         self.schema = SchemaCheck(partial(read_schema_version, self.broker))
         self.streams = LiveStreams(self.broker)
@@ -57,8 +58,8 @@ class Dashboard:
 
     @cached_property
     def acting_broker(self) -> PostgresBroker:
-        """For actions."""
-        return self.broker if self.has_app else self._broker(self.acting_app)
+        """For actions. It has the same connections, so that there are never more of them."""
+        return self.broker if self.has_app else self.broker.knowing(self.acting_app)
 
     def actor(self, request: Request) -> str:
         return actor_of(self.policy, request)
@@ -79,13 +80,6 @@ class Dashboard:
         """Close every connection; the next request opens them again."""
         await self.streams.stop()
         await self.broker.close_async()
-        if not self.has_app and "acting_broker" in self.__dict__:
-            await self.acting_broker.close_async()
-
-    def _broker(self, app: Horsies | None) -> PostgresBroker:
-        broker = PostgresBroker(self.database, app=app)
-        broker.only_look()
-        return broker
 
     def _positional(self, task_name: str) -> Sequence[str] | None:
         """What the positional arguments of a task are called. Arguments of an older signature may be others."""

@@ -108,7 +108,7 @@ class Endpoint:
         """The parameters of a request by name; raises a `Refusal` if one of them is wrong."""
         if self.action is None:
             return checked(model_of(self), {**self._query(request), **request.path_params})
-        if request.url.query:
+        if request.scope["query_string"]:
             raise Refusal(422, "INVALID_ARGUMENT", "an action takes its parameters from the body, not from the query")
         body = await _body(request)
         if twice := sorted(body.keys() & set(self.in_path)):

@@ -145,20 +145,22 @@ class LiveStream:
     async def _serve(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         await _send_in_time(send, HELLO)
+        check_at = monotonic() + COMMENT_S
         while not self._has_ended:
-            changes = await self._next()
-            if changes is not None:
-                await _send_in_time(send, as_events(changes))
-            elif not self._has_ended:
+            changes = await self._next(check_at)
+            if not self._has_ended and monotonic() >= check_at:  # however much there is to tell
                 if not self._streams.is_up or not await self._may_stay():
                     break
                 await _send_in_time(send, COMMENT)
+                check_at = monotonic() + COMMENT_S
+            if changes is not None:
+                await _send_in_time(send, as_events(changes))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _next(self) -> Changes | None:
-        """The next changes; None if there are none for a while, or if this stream ends."""
+    async def _next(self, check_at: float) -> Changes | None:
+        """The next changes; None if there are none until then, or if this stream ends."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(COMMENT_S):
+            async with asyncio.timeout(max(0.0, check_at - monotonic())):
                 await self._wake.wait()
         if not self._has_ended:
             self._wake.clear()

@@ -192,7 +192,7 @@ async def _form(request: Request) -> tuple[str, str]:
 
 def _is_https(request: Request) -> bool:
     """Behind a proxy that ends TLS only the browser knows."""
-    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
+    return request.scope["scheme"] == "https" or request.headers.get("origin", "").startswith("https://")
 
 
 def _digest(text: str) -> bytes:

@@ -83,6 +83,14 @@ def _is_origin_of(origin: str, host: str) -> bool:
     return theirs == (found["name"].strip("[]").rstrip("."), int(found["port"] or default))
 
 
+def is_meant_by_a_person(headers: Headers, *, is_page: bool) -> bool:
+    """A page of another site may lead to our pages with a link. But it must not make a browser ask our API, or load our
+    pages as its pictures: it could not read them, but asking costs."""
+    if headers.get("sec-fetch-site") != "cross-site":
+        return True
+    return is_page and headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+
+
 def has_intent(headers: Headers) -> bool:
     """A form cannot send this header, and a script of another origin must ask first, which we do not answer."""
     return headers.getlist(INTENT_HEADER) == [INTENT]
@@ -92,6 +100,13 @@ def refuse_foreign(request: Request) -> None:
     """Raise unless the request comes from our own origin."""
     if not is_same_origin(request.headers):
         raise Refusal(403, "WRONG_ORIGIN", "this request comes from a page of another origin")
+
+
+def refuse_embedded(request: Request) -> None:
+    """Raise if a page of another site asks by itself."""
+    is_page = not path_in(request.scope).startswith("/api/")
+    if not is_meant_by_a_person(request.headers, is_page=is_page):
+        raise Refusal(403, "WRONG_ORIGIN", "this request comes from a page of another site")
 
 
 def refuse_unintended(request: Request) -> None:

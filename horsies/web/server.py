@@ -1,6 +1,7 @@
 """Serves the dashboard by itself (`horsies web`). The sockets are opened here, so that a port that is taken is a plain
 error, and so that what is checked (only loopback without a policy) is what is listened on. A signal ends all event
-streams at once: otherwise the server would wait for clients that never leave.
+streams at once: otherwise the server would wait for clients that never leave. Who connects must say what he wants
+within ten seconds: otherwise a thousand silent connections would keep everybody else out.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import socket
 from collections.abc import Callable, Sequence
 from types import FrameType
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.text import visible
@@ -21,6 +24,7 @@ from horsies.web.dashboard import Dashboard
 GRACE_S = 1
 BACKLOG = 128
 MOST_CONNECTIONS = 1_000
+HEAD_S = 10.0  # for the head of a request, and for the rest of a body that nobody waits for
 TAKEN = "another process may use the port: --port names another one"
 UNKNOWN = "--host takes an address of this machine, or a name that has one"
 
@@ -77,7 +81,7 @@ async def serve(app: Starlette, sockets: Sequence[socket.socket], on_ready: Call
         server_header=False,
         proxy_headers=False,
         lifespan="on",
-        http="h11",
+        http=PromptProtocol,
         ws="none",
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_S,
@@ -88,6 +92,36 @@ async def serve(app: Starlette, sockets: Sequence[socket.socket], on_ready: Call
         await server.serve(sockets=list(sockets))
     finally:
         telling.cancel()
+
+
+class PromptProtocol(H11Protocol):
+    """Closes connections whose client owes something for too long: the head of a request, or the rest of one that has
+    been answered. What comes byte by byte does not make it longer."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._set_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE or self.conn.our_state is h11.DONE:
+            self._set_deadline()
+        else:
+            self._unset_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unset_deadline()
+        super().connection_lost(exc)
+
+    def _set_deadline(self) -> None:
+        self._deadline = self._deadline or self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _unset_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class _Server(uvicorn.Server):

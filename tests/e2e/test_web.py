@@ -132,6 +132,15 @@ async def test_m60_a_trusted_header_names_who_looks(tmp_path: Path, database_url
         assert (await client.get(f"{address}/api/meta", headers={"X-Who": "ada"})).status_code == 400
 
 
+async def test_m93_a_connection_that_says_nothing_is_closed(tmp_path: Path, database_url: str) -> None:
+    async with served(tmp_path, "--database-url", database_url) as (_, client):
+        reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+        async with asyncio.timeout(30):
+            assert await reader.read() == b""
+        writer.close()
+        assert (await client.get("/api/meta")).status_code == 200
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
 def test_m61_without_a_policy_it_listens_on_this_machine_only(tmp_path: Path, host: str) -> None:
     done = run("web", "--host", host, "--database-url", "postgresql://x@127.0.0.1:1/x", cwd=tmp_path)

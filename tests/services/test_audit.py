@@ -19,6 +19,7 @@ from horsies.core.types import Err, Ok
 from horsies.core.types.status import TaskStatus
 from horsies.monitoring import AuditOutcome, Deed, audited, cancel_task, list_audit, record_audit
 from tests.factories import given_audit, given_task, task_row
+from tests.support import eventually
 
 Db = AsyncConnection[Any]
 
@@ -106,7 +107,7 @@ async def test_m49b_what_was_done_stays_done_if_the_end_cannot_be_written(
     assert (entry.outcome, entry.ended_at) == (AuditOutcome.BEGUN, None), "it is not known what came of it"
 
 
-async def test_m49b_an_action_that_is_interrupted_has_only_begun(broker: PostgresBroker) -> None:
+async def test_m49b_an_action_that_is_interrupted_has_failed(broker: PostgresBroker) -> None:
     begun = asyncio.Event()
 
     async def endless() -> Ok[None]:
@@ -117,8 +118,33 @@ async def test_m49b_an_action_that_is_interrupted_has_only_begun(broker: Postgre
     acting = asyncio.create_task(audited(broker, cancelling("t"), endless))
     await begun.wait()
     acting.cancel()
-    await asyncio.gather(acting, return_exceptions=True)
-    assert [entry.outcome for entry in await entries(broker)] == [AuditOutcome.BEGUN]
+    with pytest.raises(asyncio.CancelledError):
+        await acting
+    [entry] = await entries(broker)
+    assert (entry.outcome, entry.ended_at is None) == (AuditOutcome.FAILED, False)
+    assert entry.details == {"message": "it was interrupted, and a part of it may be done"}
+
+
+async def test_m49b_what_was_done_is_written_down_also_if_nobody_waits_for_it(broker: PostgresBroker, db: Db) -> None:
+    done = asyncio.Event()
+
+    async def act() -> Ok[None]:
+        await db.execute("LOCK TABLE horsies_audit IN SHARE MODE")
+        done.set()
+        return Ok(None)
+
+    async with db.transaction():
+        acting = asyncio.create_task(audited(broker, cancelling("t"), act))
+        await done.wait()
+        await asyncio.sleep(0.1)  # now it waits to write that it is done
+        acting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await acting
+
+    async def is_written() -> bool:
+        return [entry.outcome for entry in await entries(broker)] == [AuditOutcome.DONE]
+
+    await eventually(is_written)
 
 
 async def test_m49b_an_entry_is_completed_once(broker: PostgresBroker, db: Db) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -24,6 +24,9 @@ from tests.unit.test_outcome_tally import note
 Db = AsyncConnection[Any]
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+# In UTC these are of the years 0 and 10000.
+EARLIEST = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))
+LATEST = datetime.max.replace(tzinfo=timezone(timedelta(hours=-14)))
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +172,9 @@ async def test_m45b_more_rows_than_are_looked_at_cut_the_beginning_off(
         {"step": timedelta(seconds=90)},
         {"step": 60},
         {"until": NOON + 401 * MINUTE},
+        {"since": EARLIEST, "until": NOON, "step": 100_000 * DAY},
+        {"since": EARLIEST.replace(tzinfo=UTC), "until": NOON, "step": 100_000 * DAY},
+        {"until": LATEST, "step": 100_000 * DAY},
         {"queues": "mail"},
         {"task_names": ["a\0"]},
     ],
@@ -229,7 +235,10 @@ async def test_m45c_the_most_frequent_come_first_and_so_many_are_shown(broker: P
     assert [(group.task_name, group.count) for group in report.groups] == [("t5", 5), ("t4", 4)]
 
 
-@pytest.mark.parametrize("wrong", [{"limit": 0}, {"since": datetime.now(UTC) + HOUR}, {"since": datetime(2026, 1, 1)}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"limit": 0}, {"since": datetime.now(UTC) + HOUR}, {"since": datetime(2026, 1, 1)}, {"since": EARLIEST}],
+)
 async def test_m45c_a_wrong_question_is_refused(broker: PostgresBroker, wrong: dict[str, Any]) -> None:
     problem = (await list_failures(broker, **wrong)).unwrap_err()
     assert problem.code is monitoring.MonitoringErrorCode.INVALID_ARGUMENT

@@ -4,11 +4,12 @@ because decoding runs validators of the user's types.
 """
 
 import contextlib
+import copy
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from horsies.core.brokers.actions import TaskActionResult, action_failed, cancel, why_not_cancelled
 from horsies.core.codec.serde import can_be_stored
@@ -59,6 +60,12 @@ class PostgresBroker:
 
     def _make_hub(self) -> Hub:
         return Hub(self.config, installs=self._installs)
+
+    def knowing(self, app: KnowsTasks) -> Self:
+        """The same connections with an app: whoever closes one of the two closes the other."""
+        same = copy.copy(self)
+        same.app = app
+        return same
 
     def only_look(self) -> None:
         """From now on, do not create or upgrade tables. This is for programs that only read."""

@@ -2,11 +2,12 @@
 and what came of it; `list_audit` reads that.
 
 The entry is written before the action, so that nothing is done that could not be written down. A process that dies in
-between leaves an entry that has only begun.
+between leaves an entry that has only begun; an action that nobody waits for any more is completed as failed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ log = logging.getLogger("horsies.monitoring")
 
 LOOK = 10_000  # entries that one query looks at
 MOST_IDS = audit.MOST_IDS
+COMPLETE_S = 5.0  # who waits for an action waits no longer for its entry, which is written nevertheless
+INTERRUPTED = "it was interrupted, and a part of it may be done"
 DB_CODE = tasks.MonitoringErrorCode.DB_OPERATION_FAILED.value
 T = TypeVar("T")
 E = TypeVar("E")
@@ -51,15 +54,16 @@ async def audited(
     details_of: Callable[[T], Mapping[str, Any]] | None = None,
 ) -> Ok[T] | Err[E] | Err[tasks.MonitoringQueryError]:
     """Do it, and write down what came of it: `done`, `refused` if the answer is an `Err`, or `failed` if that is about
-    the database, or if it raises. If it cannot be written down, it is not done. `ids_of` and `details_of` say what is
-    known only afterwards."""
+    the database, or if it raises or is cancelled. If it cannot be written down, it is not done. `ids_of` and
+    `details_of` say what is known only afterwards."""
     begun = await record_audit(broker, deed)
     if isinstance(begun, Err):
         return begun
     try:
         result = await act()
-    except Exception as problem:
-        await _complete(broker, begun.ok_value, history.AuditOutcome.FAILED, {"message": _words(broker, problem)})
+    except (Exception, asyncio.CancelledError) as problem:
+        words = INTERRUPTED if isinstance(problem, asyncio.CancelledError) else _words(broker, problem)
+        await _complete(broker, begun.ok_value, history.AuditOutcome.FAILED, {"message": words})
         raise
     if isinstance(result, Ok):
         value = result.ok_value
@@ -141,17 +145,21 @@ async def _complete(
     details: Mapping[str, Any],
     ids: Sequence[str] | None = None,
 ) -> None:
-    """What was done stays done, also if this cannot be written: then the entry has only begun."""
+    """What was done stays done, also if this cannot be written: then the entry has only begun. It is written also if
+    the caller is cancelled meanwhile."""
 
     async def write() -> None:
         async with broker.hub.connection() as conn:
             await audit.complete(conn, audit_id, outcome, target_ids=ids, details=details)
 
-    try:
-        await broker.bridge.call(write)
-    except Exception as problem:
-        words = _words(broker, problem)
-        log.warning("what came of an action (entry %d, %s) was not written down: %s", audit_id, outcome, words)
+    async def completed() -> None:
+        try:
+            await broker.bridge.call(write)
+        except Exception as problem:
+            words = _words(broker, problem)
+            log.warning("what came of an action (entry %d, %s) was not written down: %s", audit_id, outcome, words)
+
+    await asyncio.wait([asyncio.create_task(completed())], timeout=COMPLETE_S)
 
 
 def _code(error: Any) -> str:

@@ -85,7 +85,7 @@ def _window(since: datetime, until: datetime, step: timedelta) -> RollupWindow:
         raise filters.BadQuestion(
             f"that would be {points:,} points: at most {MOST_POINTS} are possible, with a longer step"
         )
-    return RollupWindow(span_of(step_s), first, first + points * step_s, step_s, MOST_ROWS)
+    return _checked(RollupWindow(span_of(step_s), first, first + points * step_s, step_s, MOST_ROWS))
 
 
 def trend_window(since: datetime, until: datetime) -> RollupWindow:
@@ -96,7 +96,16 @@ def trend_window(since: datetime, until: datetime) -> RollupWindow:
     span = SPANS[0] if length <= SHORT else SPANS[1] if length <= LONG else SPANS[2]
     first = since.timestamp() // span * span
     step_s = max(span, ceil((until.timestamp() - first) / TREND / span) * span)
-    return RollupWindow(span, first, until.timestamp(), step_s, MOST_ROWS)
+    return _checked(RollupWindow(span, first, until.timestamp(), step_s, MOST_ROWS))
+
+
+def _checked(window: RollupWindow) -> RollupWindow:
+    """Whole steps begin before the time that was asked for and end after it, and offsets move it too."""
+    try:
+        _time(window.since), _time(window.until)
+    except (ValueError, OverflowError, OSError):
+        raise filters.BadQuestion("since and until must be within the years 1 to 9999, in UTC") from None
+    return window
 
 
 def _series(window: RollupWindow, rows: Sequence[RollupRow]) -> history.RollupSeries:

@@ -23,7 +23,7 @@ async def audit(viewer: Viewer) -> Response:
         limit=PAGE_SIZE,
         after=after or None,
     )
-    return viewer.show(
+    return await viewer.show(
         "audit.html",
         "Audit",
         poll=POLL_S,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -39,7 +40,7 @@ async def charts_of(viewer: Viewer, window: str, *, queues: Sequence[str] = ()) 
     )
     if not isinstance(found, Ok):
         return Charts()
-    return drawn(found.value, viewer.now)
+    return await asyncio.to_thread(drawn, found.value, viewer.now)
 
 
 def drawn(series: RollupSeries, now: datetime) -> Charts:

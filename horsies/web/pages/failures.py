@@ -21,7 +21,7 @@ async def failures(viewer: Viewer) -> Response:
     window = viewer.one_of("window", tuple(WINDOWS), "24h")
     since = viewer.now - WINDOWS[window]
     report = await viewer.read(monitoring.list_failures, since=since, limit=MOST_GROUPS)
-    return viewer.show(
+    return await viewer.show(
         "failures.html",
         "Failures",
         topics="tasks",

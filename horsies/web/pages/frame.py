@@ -6,6 +6,7 @@ refreshes itself.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -90,18 +91,31 @@ class Viewer:
 
     async def read(self, question: Callable[..., Awaitable[MonitoringResult[T | None]]], *args: Any, **named: Any) -> T:
         """The answer of the query API, masked; raises a `Refusal` if there is none."""
-        found = answered(await question(self.dashboard.broker, *args, **named))
-        return self.dashboard.masking.applied_to(found)
+        return await self.masked(answered(await question(self.dashboard.broker, *args, **named)))
+
+    async def masked(self, answer: T) -> T:
+        """The same without what is not shown (M-93)."""
+        masking = self.dashboard.masking
+        return answer if masking.is_off else await asyncio.to_thread(masking.applied_to, answer)
 
     def path(self, *parts: object) -> str:
         """A path below the mount; parts may be foreign texts."""
         return f"{self.root}/" + "/".join(quote(str(part), safe="") for part in parts)
 
-    def show(
-        self, template: str, current: str, *, topics: str = "", ids: str = "", poll: int = 0, **values: Any
+    async def show(
+        self,
+        template: str,
+        current: str,
+        *,
+        topics: str = "",
+        ids: str = "",
+        poll: int = 0,
+        drawn: Callable[[], Mapping[str, Any]] = dict,
+        **values: Any,
     ) -> Response:
         """The page. `topics` are those of live updates that concern it, `ids` those it is about, and `poll` is how
-        often it refreshes without them, in seconds."""
+        often it refreshes without them, in seconds. `drawn` makes those of its values that take a while. All is made in
+        a thread, because streams and other requests must not wait for a large page."""
         frame = {
             "screens": NAVIGATION,
             "current": current,
@@ -120,7 +134,7 @@ class Viewer:
             "ids": ids,
             "poll": poll or "",
         }
-        return render(self.request, template, **{**frame, **values})
+        return await asyncio.to_thread(lambda: render(self.request, template, **{**frame, **values, **drawn()}))
 
     def _notice(self) -> Notice | None:
         if self.meta.schema_state is SchemaState.MISMATCH:
@@ -163,7 +177,8 @@ def with_viewer(show: Callable[[Viewer], Awaitable[Response]]) -> Callable[[Requ
 
         if pacing.REFRESH_HEADER not in request.headers:
             return await make()
-        key = (viewer.root, request.url.path, request.url.query, viewer.meta.can_act)
+        scope = request.scope  # not `request.url`: what stands in the Host header could change its path
+        key = (viewer.root, scope["path"], scope["query_string"], viewer.meta.can_act)
         return await viewer.dashboard.shared.get(key, make, told_at=viewer.dashboard.streams.told_at)
 
     return answer

@@ -42,7 +42,7 @@ async def overview(viewer: Viewer) -> Response:
     snapshot = await viewer.read(monitoring.take_snapshot)
     window = viewer.one_of("window", tuple(WINDOWS), "1h")
     alerts = judge(snapshot)
-    return viewer.show(
+    return await viewer.show(
         "overview.html",
         "Overview",
         topics="tasks workflows workers",

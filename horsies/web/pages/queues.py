@@ -13,7 +13,9 @@ from horsies.web.screens import Screen
 
 async def queues(viewer: Viewer) -> Response:
     snapshot = await viewer.read(monitoring.take_snapshot)
-    return viewer.show("queues.html", "Queues", topics="tasks workers", snapshot=snapshot, taken_at=snapshot.taken_at)
+    return await viewer.show(
+        "queues.html", "Queues", topics="tasks workers", snapshot=snapshot, taken_at=snapshot.taken_at
+    )
 
 
 async def queue(viewer: Viewer) -> Response:
@@ -24,7 +26,7 @@ async def queue(viewer: Viewer) -> Response:
     found = info_of(snapshot, name)
     if found is None and charts.is_empty:
         raise not_found("queue")
-    return viewer.show(
+    return await viewer.show(
         "queue.html",
         "Queues",
         topics="tasks workers",

@@ -52,7 +52,7 @@ async def schedules(viewer: Viewer) -> Response:
     known = {one.name: one for one in listed.value}
     names = sorted({*known, *states})[:MOST_SHOWN]
     ends = await _ends(viewer, [states[name].last_task_id for name in names if name in states])
-    return viewer.show(
+    return await viewer.show(
         "schedules.html",
         "Schedules",
         poll=POLL_S,

@@ -13,8 +13,10 @@ from starlette.responses import Response
 
 from horsies import monitoring
 from horsies.core.models.monitoring.tasks import TaskDetail
+from horsies.core.models.notes import TaskLogLine
 from horsies.core.types import Ok, TaskStatus
 from horsies.web.answers import in_json
+from horsies.web.endpoints import answered
 from horsies.web.pages.frame import Viewer, with_viewer
 from horsies.web.payloads import tree, tree_of
 from horsies.web.screens import Screen
@@ -57,13 +59,21 @@ def path_of(task: TaskDetail) -> list[PathStep]:
     return steps
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedTask:
+    """A task and what it has logged: together, so that what is masked in its arguments is masked there too."""
+
+    task: TaskDetail
+    logs: tuple[TaskLogLine, ...]
+
+
 async def task(viewer: Viewer) -> Response:
     task_id = viewer.request.path_params["task_id"]
-    found = await viewer.read(monitoring.get_task_detail, task_id)
+    detail = answered(await monitoring.get_task_detail(viewer.dashboard.broker, task_id))
+    logged = await viewer.masked(LoggedTask(detail, await logs_of(viewer, detail)))
+    found = logged.task
     explained = None if found.status.is_terminal else await monitoring.explain_task(viewer.dashboard.broker, task_id)
-    hides = viewer.dashboard.config.hide_payloads
-    options = _object(found.task_options)
-    return viewer.show(
+    return await viewer.show(
         "task.html",
         "Tasks",
         topics="tasks",
@@ -72,20 +82,28 @@ async def task(viewer: Viewer) -> Response:
         task=found,
         steps=path_of(found),
         why=explained.value if isinstance(explained, Ok) else None,
-        args=tree(found.args),
-        kwargs=tree(found.kwargs),
-        result=tree(found.result),
-        options=tree(found.task_options),
-        flags=tree_of(dict(found.flags)) if found.flags else None,
-        hides=hides,
-        failure=failure_of(found),
-        rerun_of=options.get("rerun_of"),
-        trace=_trace_id(options),
-        timeline=timeline_svg(rows_of_task(found), title="Attempts over time", now=viewer.now, prefer="last"),
-        logs=await logs_of(viewer, found, hides=hides),
+        hides=viewer.dashboard.config.hide_payloads,
+        logs=logged.logs,
         audit=await audit_of(viewer, task_id),
-        raw=json.dumps(in_json(found), indent=1, ensure_ascii=True, default=str),
+        drawn=lambda: drawn(found, viewer.now),
     )
+
+
+def drawn(found: TaskDetail, now: datetime) -> Mapping[str, Any]:
+    """What is made of payloads and attempts, of which there may be much."""
+    options = _object(found.task_options)
+    return {
+        "args": tree(found.args),
+        "kwargs": tree(found.kwargs),
+        "result": tree(found.result),
+        "options": tree(found.task_options),
+        "flags": tree_of(dict(found.flags)) if found.flags else None,
+        "failure": failure_of(found),
+        "rerun_of": rerun_of if isinstance(rerun_of := options.get("rerun_of"), str) else None,
+        "trace": _trace_id(options),
+        "timeline": timeline_svg(rows_of_task(found), title="Attempts over time", now=now, prefer="last"),
+        "raw": json.dumps(in_json(found), indent=1, ensure_ascii=True, default=str),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +130,12 @@ def failure_of(task: TaskDetail) -> TaskFailure | None:
     )
 
 
-async def logs_of(viewer: Viewer, found: TaskDetail, *, hides: bool) -> Any:
-    """What the task has logged; None if it is not shown."""
-    if hides or found.started_at is None:
-        return None
+async def logs_of(viewer: Viewer, found: TaskDetail) -> tuple[TaskLogLine, ...]:
+    """What the task has logged, if it is shown."""
+    if viewer.dashboard.config.hide_payloads or found.started_at is None:
+        return ()
     read = await viewer.dashboard.broker.read_logs_async(found.task_id, most=LOG_LINES)
-    return read.value.lines if isinstance(read, Ok) else None
+    return tuple(read.value.lines) if isinstance(read, Ok) else ()
 
 
 async def audit_of(viewer: Viewer, target: str) -> Any:
@@ -129,7 +147,7 @@ async def audit_of(viewer: Viewer, target: str) -> Any:
 def _object(text: str | None) -> Mapping[str, Any]:
     try:
         value = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

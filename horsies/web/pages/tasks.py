@@ -135,7 +135,7 @@ async def tasks(viewer: Viewer) -> Response:
         after=asked.after or None,
     )
     first = replace(asked, after="")
-    return viewer.show(
+    return await viewer.show(
         "tasks.html",
         "Tasks",
         topics="tasks",

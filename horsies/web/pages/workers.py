@@ -30,7 +30,7 @@ async def workers(viewer: Viewer) -> Response:
     found = await viewer.read(monitoring.list_workers)
     urgency = {"stale": 0, "silent": 1, "draining": 2, "live": 3}
     rows = sorted(((state_of(worker), worker) for worker in found), key=lambda row: urgency[row[0]])
-    return viewer.show("workers.html", "Workers", topics="workers", poll=10, rows=rows, stale_s=STALE_S)
+    return await viewer.show("workers.html", "Workers", topics="workers", poll=10, rows=rows, stale_s=STALE_S)
 
 
 async def worker(viewer: Viewer) -> Response:
@@ -52,7 +52,7 @@ async def worker(viewer: Viewer) -> Response:
     if not is_known and not await viewer.read(monitoring.get_worker_history, worker_id, limit=1):
         raise not_found("worker")
     drawn = ChartWindow(viewer.now, length, max(timedelta(minutes=1), length / COLUMNS))
-    return viewer.show(
+    return await viewer.show(
         "worker.html",
         "Workers",
         topics="workers tasks",
@@ -82,7 +82,7 @@ def _memory(own: float | None, children: float | None) -> float | None:
 async def ping(viewer: Viewer) -> Response:
     """Which workers answer right now."""
     report = await monitoring.ping(viewer.dashboard.broker)
-    return viewer.show(
+    return await viewer.show(
         "ping.html",
         "Workers",
         report=report.value if isinstance(report, Ok) else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from starlette.responses import Response
 from horsies import monitoring
 from horsies.core.models.monitoring.tasks import WorkflowNodeInfo, WorkflowRunDetail
 from horsies.core.types import Ok, WorkflowStatus, WorkflowTaskStatus
-from horsies.web.pages.frame import Viewer, query, with_viewer
+from horsies.web.pages.frame import Viewer, not_found, query, with_viewer
 from horsies.web.pages.task import audit_of
 from horsies.web.payloads import tree, tree_of
 from horsies.web.screens import Screen
@@ -24,6 +24,7 @@ from horsies.web.svg.timeline import rows_of_run, timeline_svg
 LIST_SIZE = 100
 SHOWN_NODES = 200
 MOST_OPENED = 20
+LONGEST_INDEX = 10
 STATES = tuple(status.value for status in WorkflowStatus)
 _URGENCY = {
     WorkflowTaskStatus.FAILED: 0,
@@ -38,7 +39,7 @@ async def workflows(viewer: Viewer) -> Response:
     status, name = viewer.one_of("status", STATES, ""), viewer.param("name")
     runs = await viewer.read(monitoring.list_workflow_runs, name=name or None, status=status or None, limit=LIST_SIZE)
     names = await monitoring.list_workflow_names(viewer.dashboard.broker)
-    return viewer.show(
+    return await viewer.show(
         "workflows.html",
         "Workflows",
         topics="workflows",
@@ -63,35 +64,43 @@ async def workflow(viewer: Viewer) -> Response:
     workflow_id = viewer.request.path_params["workflow_id"]
     run = await viewer.read(monitoring.get_workflow_run, workflow_id)
     opened = viewer.params("open")[:MOST_OPENED]
-    nodes, edges = graph_of(run)
-    graph = fold(nodes, edges, opened=opened)
-    links = GraphLinks(
-        node=lambda index: viewer.path("workflows", workflow_id, "nodes", index),
-        unfold=lambda key: _opening(viewer, workflow_id, [*opened, key]),
-        refold=lambda key: _opening(viewer, workflow_id, [one for one in opened if one != key]),
-    )
-    return viewer.show(
+    return await viewer.show(
         "workflow.html",
         "Workflows",
         topics="workflows tasks" if not run.run.status.is_terminal else "workflows",
         ids=workflow_id if run.run.status.is_terminal else "",
         run=run,
-        counts=counts_of(run),
         opened=opened,
-        graph=graph_svg(lay_out(graph), title=f"Nodes of {run.run.name}", links=links),
-        legend=legend_svg(str(node.status) for node in run.nodes),
-        failures=[key for _, key in graph.failures()],
-        timeline=timeline_svg(
-            rows_of_run(run, lambda index: viewer.path("workflows", workflow_id, "nodes", index)),
-            title="Nodes over time",
-            now=viewer.now,
-        ),
-        shown_nodes=most_urgent(run.nodes),
-        result=tree(run.result),
-        error=tree(run.error),
         hides=viewer.dashboard.config.hide_payloads,
         audit=await audit_of(viewer, workflow_id),
+        drawn=lambda: drawn(viewer, run, opened),
     )
+
+
+def drawn(viewer: Viewer, run: WorkflowRunDetail, opened: Sequence[str]) -> Mapping[str, Any]:
+    """The pictures, the table and the payloads of a run, which may have ten thousand nodes."""
+    workflow_id = run.run.workflow_id
+
+    def to_node(index: int) -> str:
+        return viewer.path("workflows", workflow_id, "nodes", index)
+
+    links = GraphLinks(
+        node=to_node,
+        unfold=lambda key: _opening(viewer, workflow_id, [*opened, key]),
+        refold=lambda key: _opening(viewer, workflow_id, [one for one in opened if one != key]),
+    )
+    nodes, edges = graph_of(run)
+    graph = fold(nodes, edges, opened=opened)
+    return {
+        "counts": counts_of(run),
+        "graph": graph_svg(lay_out(graph), title=f"Nodes of {run.run.name}", links=links),
+        "legend": legend_svg(str(node.status) for node in run.nodes),
+        "failures": [key for _, key in graph.failures()],
+        "timeline": timeline_svg(rows_of_run(run, to_node), title="Nodes over time", now=viewer.now),
+        "shown_nodes": most_urgent(run.nodes),
+        "result": tree(run.result),
+        "error": tree(run.error),
+    }
 
 
 def _opening(viewer: Viewer, workflow_id: str, keys: Sequence[str]) -> str:
@@ -115,9 +124,16 @@ def _urgency(status: WorkflowTaskStatus) -> int:
     return _URGENCY.get(status, 9)
 
 
+def index_in(text: str) -> int:
+    """The index of a node in an address. No node has a longer one, and Python reads no number of any length."""
+    if len(text) > LONGEST_INDEX or not (text.isascii() and text.isdigit()):
+        raise not_found("node")
+    return int(text)
+
+
 async def node(viewer: Viewer) -> Response:
     given = viewer.request.path_params
-    workflow_id, index = given["workflow_id"], given["index"]
+    workflow_id, index = given["workflow_id"], index_in(given["index"])
     found = await viewer.read(monitoring.get_workflow_node, workflow_id, index)
     explained = await monitoring.explain_task(viewer.dashboard.broker, f"{workflow_id}:{index}")
     is_open = found.node.status not in (
@@ -126,7 +142,7 @@ async def node(viewer: Viewer) -> Response:
         WorkflowTaskStatus.SKIPPED,
     )
     task = found.task
-    return viewer.show(
+    return await viewer.show(
         "node.html",
         "Workflows",
         topics="workflows tasks",
@@ -135,15 +151,17 @@ async def node(viewer: Viewer) -> Response:
         node=found.node,
         task=task,
         why=explained.value if is_open and isinstance(explained, Ok) else None,
-        kwargs=tree(found.task_kwargs),
-        result=tree(found.result),
-        inputs=tree_of(dict(found.args_from)) if found.args_from else None,
         hides=viewer.dashboard.config.hide_payloads,
+        drawn=lambda: {
+            "kwargs": tree(found.task_kwargs),
+            "result": tree(found.result),
+            "inputs": tree_of(dict(found.args_from)) if found.args_from else None,
+        },
     )
 
 
 SCREENS = (
     Screen("/workflows", with_viewer(workflows)),
     Screen("/workflows/{workflow_id}", with_viewer(workflow)),
-    Screen("/workflows/{workflow_id}/nodes/{index:int}", with_viewer(node)),
+    Screen("/workflows/{workflow_id}/nodes/{index}", with_viewer(node)),
 )

@@ -243,6 +243,21 @@ async def test_m75_a_client_that_may_not_look_any_more_is_sent_away(
         await eventually(lambda: not watcher.is_open)
 
 
+async def test_m75_a_client_that_may_not_look_any_more_is_sent_away_however_much_happens(
+    database_url: str, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "COMMENT_S", 1.0)
+    policy = Changing()
+    async with a_board(database_url, policy) as board, Watcher(board.app) as watcher:
+        policy.may = False
+        ended_in_time = asyncio.create_task(eventually(lambda: not watcher.is_open, 5, what="the end"))
+        while not ended_in_time.done():  # never quiet for a second
+            await given_task(db)
+            await asyncio.sleep(0.1)
+        await ended_in_time
+        assert watcher.events, "it was busy"
+
+
 class Changing:
     """A policy that changes its mind."""
 

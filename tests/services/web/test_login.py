@@ -166,6 +166,14 @@ async def test_m93_attempts_of_one_address_are_limited(board: Board, clock: Cloc
         assert answer.status_code == 303, "another address is not concerned"
 
 
+async def test_m93_who_has_logged_in_is_not_concerned_by_the_attempts_of_others(board: Board) -> None:
+    await log_in(board)
+    for _ in range(PER_MINUTE):
+        await log_in(board, "wrong")
+    assert (await log_in(board)).status_code == 429
+    assert (await board.get("/api/meta")).status_code == 200
+
+
 async def test_m93_attempts_of_all_addresses_are_limited(board: Board) -> None:
     for number in range(PER_MINUTE_IN_ALL):
         transport = httpx.ASGITransport(board.app, client=(f"192.0.2.{number}", 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -115,6 +117,44 @@ async def test_m60_a_lifespan_closes_it_and_a_request_opens_it_again(
         await eventually(nobody_connected)
         assert (await client.get("/api/tasks")).status_code == 200
     await inner.state.dashboard.close()
+
+
+async def sessions(db: AsyncConnection[Any]) -> int:
+    row = await (
+        await db.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.mark.parametrize("has_app", [False, True])
+async def test_m60_there_are_at_most_ten_connections(
+    database_url: str, db: AsyncConnection[Any], has_app: bool
+) -> None:
+    with an_app(database_url) if has_app else contextlib.nullcontext(database_url) as source:
+        async with a_board(source) as board:
+            assert (await board.get("/schedules")).status_code == 200
+            assert await sessions(db) == 1, "an idle one"
+            async with await AsyncConnection.connect(database_url) as other:
+                await other.execute("LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE")  # everybody waits for it
+                asking = [
+                    asyncio.create_task(ask)
+                    for number in range(12)
+                    for ask in (board.get(f"/api/tasks/{number}"), board.act(f"/api/tasks/{number}/rerun"))
+                ]
+                await eventually(lambda: has_ten(db))
+                await asyncio.sleep(0.3)
+                assert await sessions(db) == 10 + 1
+            assert {answer.status_code for answer in await asyncio.gather(*asking)} == {404}
+            async with Watcher(board.app):
+                assert (await board.get("/api/workers/ping?timeout_seconds=0.1")).status_code == 200
+                assert await sessions(db) <= 12, "one to watch, and one to hear the workers"
+
+
+async def has_ten(db: AsyncConnection[Any]) -> bool:
+    return await sessions(db) >= 10 + 1
 
 
 async def test_m60_the_broker_of_the_app_is_left_alone(database_url: str) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -19,12 +20,12 @@ from horsies.web.pages.dialogs import DIALOGS
 from tests.conftest import fresh_database
 from tests.factories import given_task
 from tests.services.web.conftest import FILLED
-from tests.web_support import Board, Nobody, a_board
+from tests.web_support import Board, Nobody, a_board, raw, scope_of
 
 THERE = {
     "task_id": "t-failed",
     "workflow_id": "f-running",
-    "index:int": "0",
+    "index": "0",
     "worker_id": "w1",
     "name": "mail",
 }
@@ -112,6 +113,48 @@ async def test_m62_nobody_sees_a_screen_without_the_right_to_look(filled_url: st
         answer = await board.get(address, headers=HTML)
     assert answer.status_code == 403
     assert "mail.send" not in answer.text
+
+
+@pytest.mark.parametrize("host", ["localhost/workers#", "localhost/workers?x#", "[", "a b", "@", "a:b", ""])
+async def test_m95_a_host_name_changes_nothing_about_who_shares_an_answer(filled_url: str, host: str) -> None:
+    """Where an outer application checks host names, they may be anything here."""
+    async with a_board(filled_url, allowed_hosts=None) as board:
+        odd = {"host": host, "x-horsies-refresh": "1"}
+        status, _, tasks = await raw(board.app, scope_of("/tasks", odd))
+        assert status == 200 and b"<h1>Tasks" in tasks
+        status, _, workers = await raw(board.app, scope_of("/workers", {**odd, "host": "localhost"}))
+        assert status == 200 and b"<h1>Workers" in workers
+        action = scope_of("/api/tasks/nothing/rerun", {"host": host, "x-horsies-intent": "action"}, method="POST")
+        assert (await raw(board.app, action))[0] == 404
+
+
+async def test_m95_a_query_of_any_bytes_is_refreshed(board: Board) -> None:
+    scope = scope_of("/tasks", {"x-horsies-refresh": "1"}, query_string=b"name=\xff")
+    assert (await raw(board.app, scope))[0] == 200
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+async def test_m93_another_site_may_link_to_a_page_but_not_embed_it(board: Board, address: str) -> None:
+    for site, mode, dest, status in [
+        ("cross-site", "navigate", "document", {200, 303}),
+        ("none", "navigate", "document", {200, 303}),
+        ("same-origin", "cors", "empty", {200, 303}),
+        ("cross-site", "no-cors", "image", {403}),
+        ("cross-site", "navigate", "iframe", {403}),
+        ("cross-site", "cors", "empty", {403}),
+    ]:
+        said = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+        assert (await board.get(address, headers=said)).status_code in status, said
+
+
+@pytest.mark.parametrize("index", ["9" * 5_000, "99999999999", "-1", "1.0", "٣", "²", "x"])
+async def test_m64_a_node_that_cannot_exist_is_not_found(board: Board, index: str) -> None:
+    await page_of(board, f"/workflows/f-running/nodes/{quote(index)}", 404)
+
+
+async def test_m62_m64_an_index_without_end_tells_nobody_anything(filled_url: str) -> None:
+    async with a_board(filled_url, policy=Nobody()) as board:
+        assert (await board.get(f"/workflows/f-running/nodes/{'9' * 5_000}")).status_code == 403
 
 
 @pytest.mark.parametrize("address", [one for one in ADDRESSES if "/dialogs/" not in one])

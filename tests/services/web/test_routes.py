@@ -161,6 +161,22 @@ async def test_m93_an_action_must_come_from_our_own_origin(
     assert refusal(answer) == (403, "WRONG_ORIGIN")
 
 
+@pytest.mark.parametrize(
+    "since", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00", "yesterday"]
+)
+async def test_m45c_m64_a_time_that_cannot_be_asked_for_is_422(board: Board, since: str) -> None:
+    assert refusal(await board.get("/api/failures", params={"since": since})) == (422, "INVALID_ARGUMENT")
+
+
+@every_read
+@pytest.mark.parametrize("mode", ["no-cors", "cors", "navigate"])
+async def test_m93_a_page_of_another_site_cannot_make_a_browser_ask(
+    board: Board, endpoint: Endpoint, mode: str
+) -> None:
+    said = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": "document"}
+    assert refusal(await board.ask(endpoint, headers=said, **THERE)) == (403, "WRONG_ORIGIN")
+
+
 @every_route
 @pytest.mark.parametrize("host", ["example.org", "localhost.example.org", "example.org:8600", "0", ""])
 async def test_m93_other_hosts_are_refused_also_without_a_policy(board: Board, endpoint: Endpoint, host: str) -> None:

@@ -4,8 +4,9 @@ Every text of every answer is either known as a payload or known to be none."""
 from __future__ import annotations
 
 import json
+import time
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, get_args, get_origin, get_type_hints
@@ -16,11 +17,12 @@ from horsies.core.models.monitoring.cluster import ScheduleStateInfo, Snapshot
 from horsies.core.models.monitoring.tasks import (
     TaskDetail,
     TaskListPage,
+    TaskSummary,
     WorkflowNodeInfo,
     WorkflowRunDetail,
     WorkflowTaskDetail,
 )
-from horsies.core.models.notes import TaskProgress
+from horsies.core.models.notes import TaskLogLine, TaskProgress
 from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.types import TaskStatus
 from horsies.web.app import ENDPOINTS
@@ -32,7 +34,7 @@ SECRET = "hunter2-and-more"
 # Texts that are no payloads: names, ids, codes, states, and our own sentences.
 KNOWN_TEXTS = {
     "task_id", "task_name", "queue_name", "error_code", "worker_id", "worker_hostname", "workflow_id", "next_cursor",
-    "claimed_by_worker_id", "worker_process_name", "idempotency_key", "name", "definition_key", "parent_workflow_id",
+    "claimed_by_worker_id", "worker_process_name", "name", "definition_key", "parent_workflow_id",
     "root_workflow_id", "node_id", "node_type", "sub_workflow_id", "join_type", "on_error", "sub_workflow_key", "value",
     "code", "hostname", "last_task_id", "config_hash", "server_version", "notify", "queue", "subject", "rerun_of",
     "actions_disabled_reason", "title", "version", "message", "action", "actor",
@@ -113,6 +115,7 @@ def test_m93_payloads_are_hidden_altogether() -> None:
         failed_reason=SECRET,
         task_options=f'{{"x": "{SECRET}"}}',
         enqueue_sha="abc",
+        idempotency_key=f"of {SECRET}",
         error_code="X",
         attempts=(attempt,),
         progress=TaskProgress(1, 2, SECRET, 1, NOW),
@@ -186,6 +189,110 @@ def test_m93_a_masked_value_is_masked_in_the_other_texts_too() -> None:
     assert shown.attempts[0].error_message == f"wrong password {MASK}!"
 
 
+def test_m93_an_idempotency_key_may_repeat_a_masked_value() -> None:
+    task = detail(kwargs=json.dumps({"password": SECRET}), idempotency_key=f"login-{SECRET}")
+    assert by_name("password").applied_to(task).idempotency_key == f"login-{MASK}"
+    assert Masking.of(lambda _task, field, value: f"({field})").applied_to(task).idempotency_key == "(idempotency_key)"
+
+
+def test_m93_what_a_task_says_is_not_shown_where_its_arguments_are_not() -> None:
+    task = of_type(TaskSummary, task_name="login", progress=TaskProgress(1, 2, SECRET, 1, NOW))
+    silent = of_type(TaskSummary, task_name="login", progress=TaskProgress(1, 2, None, 1, NOW))
+    page = of_type(TaskListPage, items=(task, silent))
+    shown = by_name("password").applied_to(page)
+    assert [one.progress.message for one in shown.items if one.progress] == [MASK, None]
+    assert shown.items[0].progress == replace(task.progress, message=MASK), "how far it has come is no secret"
+
+
+def test_m93_the_error_of_a_workflow_is_not_shown_where_no_arguments_are() -> None:
+    error = {"error_code": "X", "message": f"wrong {SECRET}"}
+    run = of_type(WorkflowRunDetail, error=json.dumps(error), result=json.dumps({"err": error}))
+    shown = by_name("password").applied_to(run)
+    assert (shown.error, shown.result) == (json.dumps(MASK), json.dumps({"err": MASK}))
+    mapped = of_type(WorkflowRunDetail, result=json.dumps({"ok": [{"ok": 5}, {"err": error}], "password": SECRET}))
+    shown = by_name("password").applied_to(mapped)
+    assert json.loads(shown.result or "") == {"ok": [{"ok": 5}, {"err": MASK}], "password": MASK}
+
+
+def test_m93_a_node_is_judged_by_the_arguments_of_its_task() -> None:
+    """A value that comes from another node is only in the arguments of the task."""
+    node = of_type(WorkflowNodeInfo, task_name="login", node_id="n")
+    result = json.dumps({"err": {"message": f"no user with {SECRET}"}})
+    task = detail(kwargs=json.dumps({"password": SECRET}), result=result)
+    record = of_type(WorkflowTaskDetail, node=node, task_kwargs="{}", args_from={"password": 0}, result=result)
+    shown = by_name("password").applied_to(replace(record, task=task))
+    assert SECRET not in repr(shown)
+    assert json.loads(shown.result or "") == {"err": {"message": f"no user with {MASK}"}}
+    summary = json.dumps({"output": 5, "error_summary": SECRET})
+    shown = by_name("password").applied_to(replace(record, sub_workflow_summary=summary))
+    assert json.loads(shown.result or "") == {"err": MASK}, "without the task nobody knows"
+    assert json.loads(shown.sub_workflow_summary or "") == {"output": 5, "error_summary": MASK}
+
+
+@pytest.mark.parametrize("kwargs", ["not json", f'"{SECRET}"', f'["{SECRET}"]'])
+def test_m93_what_a_task_says_is_not_shown_if_its_arguments_cannot_be_read(kwargs: str) -> None:
+    attempt = of_type(TaskAttemptInfo, error_message=SECRET, failed_reason=SECRET, error_code="X")
+    task = detail(
+        kwargs=kwargs,
+        failed_reason=SECRET,
+        idempotency_key=SECRET,
+        result=json.dumps({"err": {"message": SECRET}}),
+        attempts=(attempt,),
+        progress=TaskProgress(1, 2, SECRET, 1, NOW),
+    )
+    shown = by_name("password").applied_to(task)
+    assert SECRET not in repr(shown)
+    assert (shown.kwargs, shown.failed_reason, shown.attempts[0].error_code) == (json.dumps(MASK), MASK, "X")
+
+
+@dataclass
+class Logged:
+    task: TaskDetail
+    logs: tuple[TaskLogLine, ...]
+
+
+def test_m93_logs_are_masked_by_the_arguments_of_their_task() -> None:
+    line = TaskLogLine(1, 1, NOW, "INFO", "shop", f"trying {SECRET}")
+    logged = Logged(detail(kwargs=json.dumps({"password": SECRET})), (line, replace(line, text="done")))
+    assert [one.text for one in by_name("password").applied_to(logged).logs] == [f"trying {MASK}", "done"]
+    unknown = replace(logged, task=detail(kwargs="not json"))
+    assert [one.text for one in by_name("password").applied_to(unknown).logs] == [MASK, MASK]
+    assert by_name("password").applied_to((line,))[0].text == MASK, "whose it is, nobody knows"
+    by_function = Masking.of(lambda _task, field, value: None if value == "done" else field).applied_to(logged)
+    assert [one.text for one in by_function.logs] == ["logs", ""]
+
+
+AWKWARD = ('pa"ss\\word', "tab\there", 'it\'s "both"', "pässwörd", "two\nlines", "\U0001f40e horse")
+QUOTED: dict[str, Callable[[str], str]] = {
+    "plain": lambda text: f"'{text}'",
+    "repr": repr,
+    "ascii": ascii,
+    "json": json.dumps,
+    "unicode json": lambda text: json.dumps(text, ensure_ascii=False),
+}
+
+
+@pytest.mark.parametrize("secret", AWKWARD)
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_m93_a_masked_value_is_found_as_python_and_json_write_it(secret: str, quoted: str) -> None:
+    said = QUOTED[quoted](secret)
+    kwargs, result = json.dumps({"password": secret}), json.dumps({"err": f"in f({said})"})
+    shown = by_name("password").applied_to(detail(kwargs=kwargs, result=result, failed_reason=f"in f({said})"))
+    masked = f"in f({said[0]}{MASK}{said[-1]})"
+    assert (shown.failed_reason, json.loads(shown.result or "")) == (masked, {"err": masked})
+
+
+def test_m93_what_cannot_be_searched_in_time_is_not_shown() -> None:
+    many = [f"secret{number:06}" for number in range(20_000)]
+    task = detail(kwargs=json.dumps({"password": many}), failed_reason="z" * 1_000_000, idempotency_key=f"of {many[7]}")
+    began = time.perf_counter()
+    shown = by_name("password").applied_to(task)
+    assert time.perf_counter() - began < 2
+    assert shown.failed_reason == MASK and many[7] not in (shown.idempotency_key or "")
+    few = detail(kwargs=json.dumps({"password": many[:50]}), failed_reason="z" * 1_000_000 + many[7])
+    assert by_name("password").applied_to(few).failed_reason == "z" * 1_000_000 + MASK
+
+
 def test_m93_a_short_value_is_not_searched_for() -> None:
     task = detail(kwargs=json.dumps({"pin": "1"}), failed_reason="1 of 10 failed")
     assert by_name("pin").applied_to(task).failed_reason == "1 of 10 failed"
@@ -238,3 +345,9 @@ def test_m93_schedules_keep_what_says_when_and_lose_what_is_masked() -> None:
     assert hidden == {"task_name": "login", "pattern": {"type": "daily"}, "args": MASK, "kwargs": MASK}
     masked = by_name("password").applied_to(schedule).definition
     assert masked == {**definition, "args": ["ada", MASK]}
+    repeated = {**definition, "kwargs": {"password": SECRET}, "key": f"nightly {SECRET}"}
+    masked = by_name("password").applied_to(replace(schedule, definition=repeated)).definition
+    assert masked == {**definition, "args": ["ada", MASK], "kwargs": {"password": MASK}, "key": f"nightly {MASK}"}
+    for odd in ({"kwargs": SECRET}, {"args": SECRET}):
+        masked = by_name("password").applied_to(replace(schedule, definition={**odd, "key": SECRET})).definition
+        assert SECRET not in repr(masked)
