@@ -61,6 +61,7 @@ class TaskLogPage:
     more; it is None if there was nothing yet. `is_last`: there are no more lines at the moment; `is_hidden`: this
     dashboard does not show them."""
 
+    task_name: str
     lines: tuple[TaskLogLine, ...]
     next_cursor: str | None
     is_last: bool = True
@@ -126,18 +127,17 @@ async def explanation(asked: Asked, *, id: str) -> cluster.Explanation:
 
 async def logs(asked: Asked, *, task_id: str, after: str | None) -> TaskLogPage:
     board = asked.dashboard
-    answered(
-        Ok(answered(await monitoring.get_task_summaries(board.broker, [task_id])) or None)
-    )  # is there such a task?
+    known = answered(Ok(answered(await monitoring.get_task_summaries(board.broker, [task_id])) or None))
+    name = known[0].task_name
     if board.config.hide_payloads:
-        return TaskLogPage((), after, is_hidden=True)
+        return TaskLogPage(name, (), after, is_hidden=True)
     place = LogPlace() if after is None else LogPlace(*map(int, after.split(":")))
     read = await board.broker.read_logs_async(task_id, place, LOGGED_ROWS)
     if not isinstance(read, Ok):
         raise not_done(read.error.code, board.database.redact(read.error.message), retryable=read.error.retryable)
     found = read.value
     cursor = after if found.place == place else f"{found.place.claim_seq}:{found.place.line}"
-    return TaskLogPage(tuple(found.lines), cursor, found.is_last)
+    return TaskLogPage(name, tuple(found.lines), cursor, found.is_last)
 
 
 async def statistics(

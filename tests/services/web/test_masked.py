@@ -94,6 +94,18 @@ async def test_m93_logs_are_shown_without_what_is_masked(repeating_url: str) -> 
     }
 
 
+async def test_m93_a_mask_is_told_whose_logs_they_are(repeating_url: str) -> None:
+    told: set[tuple[str | None, str]] = set()
+
+    def mask(task: str | None, field: str, value: Any) -> Any:
+        told.add((task, field))
+        return value
+
+    async with a_board(repeating_url, mask=mask) as board:
+        answer = (await board.get("/api/tasks/t-failed/logs")).json()
+    assert told == {(answer["task_name"], "logs")} and answer["task_name"]
+
+
 def is_on_a_loop() -> bool:
     try:
         return asyncio.get_running_loop() is not None
