@@ -57,7 +57,7 @@ async def test_m63_p51a_what_a_task_has_logged_is_read_page_by_page(
     async with a_board(database_url) as board:
         path = f"/api/tasks/{task}/logs"
         assert (await board.get(path)).json() == {
-            "lines": [], "next_cursor": None, "is_last": True, "is_hidden": False,
+            "task_name": "a_task", "lines": [], "next_cursor": None, "is_last": True, "is_hidden": False,
         }  # fmt: skip
         await given_lines(db, task, 1, 1, "one", "two")
         await given_lines(db, task, 1, 3, "three")
