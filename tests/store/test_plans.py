@@ -108,8 +108,9 @@ async def fill_and_look(url: str, state: str) -> dict[str, list[Told]]:
 
 
 async def keep_and_fill(url: str, state: str) -> dict[str, list[Told]]:
-    """Generic plans that were made while the table was small, after it has filled."""
-    told: dict[str, list[Told]] = {name: [] for name in PREPARED}
+    """Generic plans that were made while the table was small, after it has filled. A VACUUM would change them too, so
+    those that want one come first."""
+    told: dict[str, list[Told]] = {name: [] for name in sorted(PREPARED, key=lambda name: name not in SWEPT)}
     async with (
         await AsyncConnection.connect(url, autocommit=True) as conn,
         sessions(url, "generic") as open_sessions,
