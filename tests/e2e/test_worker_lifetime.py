@@ -234,6 +234,20 @@ async def test_w45_a_hook_that_fails_in_a_later_child_stops_the_worker(
     assert code == 1 and "leave_a_trace" in output
 
 
+async def test_w50_a_child_that_only_starts_ends_with_its_worker_without_a_word(
+    database_url: str, rows: Rows, traces: Path
+) -> None:
+    locator = str(ROOT / "tests" / "apps" / "hooked.py")
+    with WorkerProcess(database_url, locator=locator) as worker:
+        pid = await begun(traces, "hook")
+        await eventually(lambda: rows.all("SELECT 1 FROM horsies_workers"), what="the worker is ready")
+        (traces / "dawdle").touch()
+        psutil.Process(pid).kill()
+        await eventually(lambda: len((traces / "hook").read_text().split()) == 2, what="another child starts")
+        code, output = await asyncio.to_thread(worker.stop)
+    assert code == 0 and "ERROR" not in output, output
+
+
 async def test_d12_sessions_of_a_worker_never_read_the_whole_table(basic: Any) -> None:
     async with running_worker(basic.app) as worker:
         await (await send(basic.noop)).get_async(timeout_ms=30_000)
