@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from tests import warm_start
 
 VARIABLE = "HORSIES_TEST_DATABASE"
-PATIENCE = 15.0  # a busy machine may need seconds to end what was told to end
+PATIENCE = 3.0
 SESSIONS = """
     SELECT a.pid, a.application_name, a.state, left(a.query, 200) AS query,
            (SELECT count(*) FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'advisory') AS advisory_locks

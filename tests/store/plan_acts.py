@@ -1,7 +1,6 @@
 """What is done to have its plan pinned: a call of the store for a full batch, and what that may cost. The bounds are
 about half as much again as was measured on PostgreSQL 15 and 18 for a batch of 200 without heap-only updates (whether
-there is room for them depends on who else is looking; PostgreSQL 13 reads up to a twentieth more then); a walk through
-a large table costs several times as much.
+there is room for them depends on who else is looking); a walk through a large table costs several times as much.
 """
 
 from __future__ import annotations
@@ -170,16 +169,16 @@ PREPARED = {
         lambda conn: tasks.start(conn, "me", "h", claims("d"), [1] * BATCH, ["p"] * BATCH),
         6_500,
     ),
-    "complete": move("tasks/complete", lambda: [Complete(claim, "r") for claim in claims("e")], 8_500),
+    "complete": move("tasks/complete", lambda: [Complete(claim, "r") for claim in claims("e")], 7_500),
     "fail": move("tasks/fail", failures, 10_500),
-    "retry": move("tasks/retry", lambda: [Retry(fail.claim, 1.0, fail) for fail in failures()], 9_000),
+    "retry": move("tasks/retry", lambda: [Retry(fail.claim, 1.0, fail) for fail in failures()], 8_000),
     "lock": move("tasks/lock", two_kinds, 1_600),
-    "requeue": move("tasks/requeue", lambda: [Requeue(claim) for claim in claims("d")], 8_500),
-    "expire": move("tasks/expire", lambda: [Expire(claim, "r") for claim in claims("f")], 9_000),
+    "requeue": move("tasks/requeue", lambda: [Requeue(claim) for claim in claims("d")], 7_500),
+    "expire": move("tasks/expire", lambda: [Expire(claim, "r") for claim in claims("f")], 8_000),
     "heartbeat": by_id("tasks/heartbeat", lambda conn: holds.heartbeat(conn, "me", "h", beats()), 2_000),
-    "renew": by_id("tasks/renew", lambda conn: holds.renew(conn, ME, claims("d"), DAY), 8_500),
+    "renew": by_id("tasks/renew", lambda conn: holds.renew(conn, ME, claims("d"), DAY), 7_500),
     "mark_finalizing": by_id(
-        "tasks/mark_finalizing", lambda conn: holds.mark_finalizing(conn, "me", claims("e")), 8_500
+        "tasks/mark_finalizing", lambda conn: holds.mark_finalizing(conn, "me", claims("e")), 7_500
     ),
     "cancel": by_id("tasks/cancel", lambda conn: actions.cancel(conn, ids("e")[0], include_running=True), 200),
     "lock_stale": by_id("tasks/lock_stale", lambda conn: recovery.lock_stale(conn, silent()), 3_000),

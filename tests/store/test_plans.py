@@ -41,6 +41,8 @@ FLOOD = 20_000
 # These only read and lock a batch. They come after the others, when the versions of rows that those have left, and that
 # an older server keeps for longer, are cleared away.
 SWEPT = {"lock", "jobs"}
+# It finds the rows that most others change, with all versions of them; so it comes last, after the same.
+REQUEUED = {"requeue"}
 KEPT = ["kept from nothing", "kept from nothing, analysed", "kept from little, analysed"]
 SETTINGS = {"by index": BY_INDEX, "in bulk": IN_BULK}
 # Not held by their age, or so small that nobody cares.
@@ -98,8 +100,8 @@ async def fill_and_look(url: str, state: str) -> dict[str, list[Told]]:
         for statistics in ("fresh", "analysed"):
             if statistics == "analysed":
                 await conn.execute("VACUUM ANALYZE")
-            for acts in (told.keys() - SWEPT, SWEPT):
-                if acts is SWEPT:
+            for acts in (told.keys() - SWEPT - REQUEUED, SWEPT, REQUEUED):
+                if acts in (SWEPT, REQUEUED):
                     await conn.execute("VACUUM horsies_tasks")
                 for mode in ("generic", "custom"):
                     async with sessions(url, mode) as open_sessions:
