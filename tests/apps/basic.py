@@ -153,6 +153,16 @@ async def anap(seconds: float, name: str = "anap") -> Outcome:
     return TaskResult(ok=os.getpid())
 
 
+@app.task("ameet")
+async def ameet(number: int, name: str) -> Outcome:
+    """Wait until so many have begun; for ever if they are not run side by side."""
+    trace(name, "begin")
+    while traced(name) < number:
+        await asyncio.sleep(0.01)
+    trace(name, "end")
+    return TaskResult(ok=os.getpid())
+
+
 @app.task("aslow", timeout_ms=1_000)
 async def aslow(stubborn: bool = False) -> Outcome:
     while True:

@@ -1,6 +1,7 @@
 """An app with a child start hook that leaves a trace."""
 
 import os
+import time
 from pathlib import Path
 
 from horsies import AppConfig, Horsies
@@ -14,6 +15,8 @@ def leave_a_trace() -> None:
         file.write(f"{os.getpid()}\n")
     if (Path(os.environ["TRACES"]) / "fail").exists():
         raise RuntimeError("told to fail")
+    if (Path(os.environ["TRACES"]) / "dawdle").exists():
+        time.sleep(600)
 
 
 app.on_child_process_start(leave_a_trace)

@@ -100,7 +100,7 @@ async def test_w21_what_is_locked_when_it_is_to_be_handed_back_is_tried_again(
         await rows.until("t", "RUNNING")
         await holder.execute("SELECT FROM horsies_tasks WHERE id = 't' FOR UPDATE")
         net.mend()
-        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         await eventually(lambda: rows.all(waits), what="the worker waits for the row")
 
         async def has_given_up() -> bool:

@@ -221,17 +221,30 @@ async def test_w03_a_fork_server_that_dies_before_it_is_ready_ends_the_worker_wi
     assert errors == ["the worker stops: the fork server was killed by SIGKILL before it was ready"]
 
 
+async def lose_the_first_child(rows: Rows, traces: Path, the_next_will: str) -> None:
+    pid = await begun(traces, "hook")
+    await eventually(lambda: rows.all("SELECT 1 FROM horsies_workers"), what="the worker is ready")
+    (traces / the_next_will).touch()
+    psutil.Process(pid).kill()
+
+
 async def test_w45_a_hook_that_fails_in_a_later_child_stops_the_worker(
     database_url: str, rows: Rows, traces: Path
 ) -> None:
-    locator = str(ROOT / "tests" / "apps" / "hooked.py")
-    with WorkerProcess(database_url, locator=locator) as worker:
-        pid = await begun(traces, "hook")
-        await eventually(lambda: rows.all("SELECT 1 FROM horsies_workers"), what="the worker is ready")
-        (traces / "fail").touch()
-        psutil.Process(pid).kill()
+    with WorkerProcess(database_url, locator=str(ROOT / "tests" / "apps" / "hooked.py")) as worker:
+        await lose_the_first_child(rows, traces, the_next_will="fail")
         code, output = await asyncio.to_thread(worker.wait, 60)
     assert code == 1 and "leave_a_trace" in output
+
+
+async def test_w50_a_child_that_only_starts_ends_with_its_worker_without_a_word(
+    database_url: str, rows: Rows, traces: Path
+) -> None:
+    with WorkerProcess(database_url, locator=str(ROOT / "tests" / "apps" / "hooked.py")) as worker:
+        await lose_the_first_child(rows, traces, the_next_will="dawdle")
+        await eventually(lambda: len((traces / "hook").read_text().split()) == 2, what="another child starts")
+        code, output = await asyncio.to_thread(worker.stop)
+    assert code == 0 and "ERROR" not in output, output
 
 
 async def test_d12_sessions_of_a_worker_never_read_the_whole_table(basic: Any) -> None:

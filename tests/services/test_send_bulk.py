@@ -21,6 +21,7 @@ from tests.app_support import Add, an_app, define_add
 from tests.factories import count_tasks
 from tests.network_support import network
 from tests.services.test_send import fail_inserts, pauses, tries
+from tests.support import eventually
 
 __all__ = ["pauses"]  # a fixture
 
@@ -51,6 +52,19 @@ def until_a_part_is_written(url: str) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+async def hold_up(db: AsyncConnection, args: str) -> None:
+    """Whoever inserts a task with these arguments waits for a lock that this session has."""
+    await db.execute("SELECT pg_advisory_lock(4711)")
+    await db.execute(
+        "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END $$"
+    )
+    await db.execute(
+        f"CREATE TRIGGER hold_up BEFORE INSERT ON horsies_tasks FOR EACH ROW WHEN (NEW.args = '{args}')"
+        " EXECUTE FUNCTION hold_up()"
+    )
 
 
 def at_the_last_call(app: Horsies, act: Callable[[], None]) -> TaskFunction[[int], None]:
@@ -186,8 +200,9 @@ async def test_t45_a_caller_who_is_interrupted_or_cancelled_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         task.send_many([(n,) for n in range(MANY)])
     add = define_add(app)
-    sending = asyncio.create_task(add.send_many_async([(n, n) for n in range(20 * bulk.PART)]))
-    assert await asyncio.to_thread(until_a_part_is_written, database_url) or sending.done()
+    await hold_up(db, f"[{MANY - 1},0]")
+    sending = asyncio.create_task(add.send_many_async([(n, 0) for n in range(MANY)]))
+    await eventually(lambda: sessions(database_url, "wait_event = 'advisory'"), what="it comes to the last one")
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending

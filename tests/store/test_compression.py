@@ -6,6 +6,7 @@ COLUMNS = {
     ("horsies_tasks", "args"),
     ("horsies_tasks", "kwargs"),
     ("horsies_tasks", "result"),
+    ("horsies_task_logs", "lines"),
     ("horsies_workflow_tasks", "task_kwargs"),
     ("horsies_workflow_tasks", "result"),
     ("horsies_workflows", "result"),

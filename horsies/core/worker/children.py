@@ -101,7 +101,8 @@ class Children:
                     raise  # another try would fail as well
                 except (ChildBroken, launcher.LauncherDied, OSError) as problem:
                     self._deaths_in_a_row += 1
-                    log.error("a child process could not be started: %s", problem)
+                    level = logging.ERROR if self.is_replacing else logging.DEBUG
+                    log.log(level, "a child process could not be started: %s", problem)
                 self.dismiss_idle()
 
     def retire(self, child: Child) -> None:
@@ -122,10 +123,13 @@ class Children:
         child.process.kill_group(sig)
 
     async def close(self) -> None:
-        """End all children, politely first."""
+        """End all children, politely first. One that is not ready yet has no task, and does not listen."""
         self._closing, self.is_replacing = True, False
         for child in self.children:
-            child.write(pack(Kind.BYE, 0))
+            if child.is_ready:
+                child.write(pack(Kind.BYE, 0))
+            else:
+                self.kill(child, why="its worker ends")
         if self._watchers:
             await asyncio.wait(self._watchers, timeout=5.0)
         await self.launcher.stop()

@@ -24,9 +24,10 @@ pytestmark = pytest.mark.e2e
 
 KEY = 4711
 LENGTH = 9  # nodes before the child workflow
+# Other locks may be waited for at any time, for a moment.
 HELD_UP = """
-    SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
-      AND application_name = 'horsies worker'
+    SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+    WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objid = %s AND NOT l.granted
 """
 END_THEM = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -93,7 +94,7 @@ async def held_up(db: AsyncConnection[Any], url: str, moment: Moment) -> AsyncIt
 async def kill_at(moment: Moment, db: AsyncConnection[Any], url: str, rows: Rows) -> None:
     async with held_up(db, url, moment):
         with WorkerProcess(url, locator=f"{FLOWS}:app") as worker:
-            await eventually(lambda: rows.all(HELD_UP), 60, what=f"the worker comes to: {moment.name}")
+            await eventually(lambda: rows.all(HELD_UP, KEY), 60, what=f"the worker comes to: {moment.name}")
             kill_all(worker)
         await eventually(lambda: ended(rows), what="its sessions have ended")
         await db.execute(f"DROP TRIGGER moment ON {moment.table}".encode())
