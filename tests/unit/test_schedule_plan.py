@@ -131,10 +131,13 @@ def test_s38_missed_slots_count_when_a_schedule_is_enabled_again() -> None:
     assert decide(schedule(), state(off, at(9)), NOW) == Fire((at(12),), at(13))
 
 
-def test_s34_the_id_of_a_slot_is_a_uuid_of_version_5_and_always_the_same() -> None:
+def test_s34_the_id_of_a_slot_is_a_uuid_that_begins_with_its_time_and_is_always_the_same() -> None:
     slot = at(12)
     task_id = slot_task_id("nightly", slot)
-    assert uuid.UUID(task_id).version == 5
+    made = uuid.UUID(task_id)
+    assert (made.version, made.variant) == (8, uuid.RFC_4122) and made.int >> 80 == int(slot.timestamp() * 1000)
+    days = [slot_task_id(name, slot + n * timedelta(days=1)) for n in range(9) for name in ("z", "a")]
+    assert [task_id[:13] for task_id in sorted(days)] == [task_id[:13] for task_id in days], "by time, not by name"
     assert slot_task_id("nightly", slot.astimezone(tz=None)) == task_id, "whatever zone the instant is written in"
     others = {slot_task_id("nightly", slot + timedelta(microseconds=1)), slot_task_id("nightlz", slot)}
     assert task_id not in others and len(others) == 2

@@ -91,7 +91,7 @@ def id_bounds(
     sent_after: datetime | None, sent_before: datetime | None, id_prefix: str | None
 ) -> dict[str, str | None]:
     """Between which ids a walk along the ids finds what was sent in this time, and what begins like this. Ids that we
-    make begin with the time of sending; others, as those of schedules, are not found by it (M-46b)."""
+    make begin with the time of sending, or with that of a schedule's slot; others are not found by it (M-46b)."""
     least = [] if sent_after is None else [_id_at(sent_after, -SKEW_MS)]
     most = [] if sent_before is None else [_id_at(sent_before, SKEW_MS)]
     if id_prefix and NIL.startswith(re.sub("[0-9a-f]", "0", id_prefix)):

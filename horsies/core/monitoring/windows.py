@@ -90,7 +90,7 @@ def rare_sources(wanted: Mapping[str, Any], sort_by: str = "") -> list[Source]:
 
 def of_page(wanted: Mapping[str, Any], sort_by: str, *, exact: bool) -> list[Window]:
     """Where a page looks if no source has only a few tasks: along the index that has the order of the page. No index
-    has that of `sent_at`, and ids need not grow with time (those of schedules do not): the newest tasks by id are
+    has that of `sent_at`, and ids need not grow with time (those of your own do not): the newest tasks by id are
     taken, and those that ended last or are in flight."""
     if wanted["only_in_flight"]:
         return [of_source("in_flight", exact=exact)]
