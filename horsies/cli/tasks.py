@@ -89,7 +89,7 @@ def tasks(
         typer.Option(
             case_sensitive=False,
             help="sent_at: the order of sending (of more than 10,000 tasks: among the newest by id, the last ended, "
-            "and those in flight); id: nearly the same, tasks of schedules by their slot; claim_order: the next tasks of "
+            "and those in flight); id: nearly the same, tasks of schedules by slot; claim_order: the next tasks of "
             "each queue (waiting tasks); started_at: claimed and running tasks; ended_at: ended tasks.",
             show_default="sent_at; ended_at if --status names only ended states",
         ),
