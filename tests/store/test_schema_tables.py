@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, select
 from sqlalchemy.orm import Session
 
 from horsies.core.models import fleet_pg, task_pg, workflow_pg
+from horsies.core.schema.create import METADATA
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.store.catalog import columns_of, constraints_of, indexes_of, snapshot
 from tests.store.expected_schema import FOREIGN_KEYS, INDEXES, RULE_OF_TABLE, STAMP, TABLES
@@ -70,8 +71,8 @@ async def test_d10_a_plain_insert_of_id_name_queue_and_args_works(db: AsyncConne
 
 
 async def test_d10_the_models_are_what_the_database_has(db: AsyncConnection) -> None:
-    assert set(task_pg.Base.metadata.tables) == set(TABLES)
-    for name, table in task_pg.Base.metadata.tables.items():
+    assert set(METADATA.tables) == set(TABLES)
+    for name, table in METADATA.tables.items():
         assert [column.name for column in table.columns] == list(await columns_of(db, name))
 
 

@@ -81,11 +81,14 @@ def task_result_from_json(
     """A stored result, with its ok value decoded by the task's codec; without a codec it is plain JSON."""
     try:
         return Ok((codec or _PLAIN_RESULT).decode(text))
-    except shapes.TypeMismatchError as problem:
-        code = ContractCode.PYDANTIC_HYDRATION_ERROR if problem.first == "ok" else _UNREADABLE
-        return Err(SerializationError(str(problem), code))
     except shapes.CodecError as problem:
-        return Err(SerializationError(str(problem), _UNREADABLE))
+        return Err(unreadable(problem))
+
+
+def unreadable(problem: shapes.CodecError) -> SerializationError:
+    """Why a stored result could not be decoded: its value has another type, or it is no result at all."""
+    has_other_type = isinstance(problem, shapes.TypeMismatchError) and problem.first == "ok"
+    return SerializationError(str(problem), ContractCode.PYDANTIC_HYDRATION_ERROR if has_other_type else _UNREADABLE)
 
 
 def serialize_error_payload(tr: TaskResult[Any, TaskError]) -> str:

@@ -24,8 +24,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from psycopg import AsyncConnection
 
-from horsies.core.codec.serde import SerializationError, task_result_from_json
-from horsies.core.codec.shapes import ResultCodec
+from horsies.core.codec.serde import SerializationError, task_result_from_json, unreadable
+from horsies.core.codec.shapes import CodecError, ResultCodec
 from horsies.core.db import Backoff, Listener, Pool, broker_error, describe, is_transient
 from horsies.core.models import broker
 from horsies.core.models import tasks as models
@@ -367,13 +367,16 @@ def is_final(ending: Ending) -> bool:
 
 def read_text(text: str, codec: ResultCodec | None) -> Result[AnyResult, SerializationError]:
     """Read a stored result. A valid result whose value has the wrong type is distinguished from an invalid result."""
-    read = task_result_from_json(text, codec)
-    if isinstance(read, Ok) or codec is None:
-        return read
+    if codec is None:
+        return task_result_from_json(text)
+    try:
+        return Ok(codec.decode(text))
+    except CodecError as problem:
+        error = unreadable(problem)
     plain = task_result_from_json(text)
     if isinstance(plain, Ok) and plain.value.is_ok():
-        return Err(SerializationError(read.err_value.message, models.ContractCode.PYDANTIC_HYDRATION_ERROR))
-    return read
+        return Err(SerializationError(error.message, models.ContractCode.PYDANTIC_HYDRATION_ERROR))
+    return Err(error)
 
 
 def _without_text(ended: sends.EndedTask) -> AnyResult:
