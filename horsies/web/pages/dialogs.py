@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from starlette.requests import Request
@@ -20,6 +20,7 @@ from horsies.web.answers import Refusal, not_done
 from horsies.web.bulk_actions import MOST_IDS
 from horsies.web.endpoints import answered
 from horsies.web.format import count
+from horsies.web.pages import standstill
 from horsies.web.pages.frame import Viewer, not_found, viewer_of
 from horsies.web.render import render
 from horsies.web.screens import Screen
@@ -53,7 +54,9 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class Dialog:
-    """What would happen, and the request that makes it happen; without `api` nothing can be done."""
+    """What would happen, and the request that makes it happen; without `api` nothing can be done. What is said after
+    that may depend on the `status` in the answer. `link` is the address to which the `task_id` in the answer is
+    added."""
 
     title: str
     sentences: Sequence[str]
@@ -65,6 +68,8 @@ class Dialog:
     rows: Sequence[Sequence[Any]] = ()
     more: int = 0
     is_dangerous: bool = False
+    said_by_status: Mapping[str, str] = field(default_factory=dict)
+    link: str = ""
 
 
 DialogMaker: TypeAlias = Callable[[Viewer], Awaitable[Dialog]]
@@ -220,7 +225,7 @@ def _workflow(
         run = (await viewer.read(monitoring.get_workflow_run, _value(viewer, "id"))).run
         return Dialog(
             f"{title} {visible(run.name)}?",
-            [f"Workflow {run.workflow_id} is {run.status.value}, with {run.open_nodes} open nodes. {sentence}"],
+            [f"{_stands(run)} {sentence}"],
             viewer.path("api", "workflows", run.workflow_id, action),
             confirm,
             said,
@@ -230,6 +235,29 @@ def _workflow(
     return make
 
 
+def _stands(run: monitoring.WorkflowRunSummary) -> str:
+    nodes = f"{run.open_nodes:,} open node{'s' if run.open_nodes != 1 else ''}"
+    return f"Workflow {run.workflow_id} is {run.status.value}, with {nodes}."
+
+
+async def resume_workflow(viewer: Viewer) -> Dialog:
+    """What a resume does depends on what has failed: it may end the workflow at once."""
+    found = await viewer.read(monitoring.get_workflow_run, _value(viewer, "id"))
+    fails = standstill.will_fail(found, viewer.now)
+    sentences = [_stands(found.run), *standstill.resume_in_words(found, viewer.now)]
+    if found.failed_indexes:
+        sentences.append("To run what failed again, choose “Retry failed nodes…” instead.")
+    return Dialog(
+        f"Resume {visible(found.run.name)}?",
+        sentences,
+        viewer.path("api", "workflows", found.run.workflow_id, "resume"),
+        "Resume it, and let it fail" if fails else "Resume it",
+        "The workflow was resumed.",
+        is_dangerous=fails,
+        said_by_status=standstill.SAID_AFTER,
+    )
+
+
 async def retry_workflow(viewer: Viewer) -> Dialog:
     found = await viewer.read(monitoring.get_workflow_run, _value(viewer, "id"))
     wanted = _values(viewer, "node")
@@ -237,12 +265,14 @@ async def retry_workflow(viewer: Viewer) -> Dialog:
     chosen = [node for node in failed if not wanted or node.node_id in wanted]
     if not chosen:
         raise not_found("failed node")
+    is_one = len(chosen) == 1
+    because = f"were skipped because of {'it' if is_one else 'them'}"
     return Dialog(
         f"Retry {len(chosen)} failed node{'s' if len(chosen) != 1 else ''} of {visible(found.run.name)}?",
-        ["They run again, and then those that were skipped because of them. What succeeded is kept."],
+        [f"{'It runs' if is_one else 'They run'} again, and then those that {because}. What succeeded is kept."],
         viewer.path("api", "workflows", found.run.workflow_id, "retry"),
         "Retry",
-        "The failed nodes run again.",
+        "The failed node runs again." if is_one else "The failed nodes run again.",
         [_listed("node_ids", wanted)] if wanted else [],
         ("node", "task", "error"),
         [(node.node_id, node.task_name, node.error_code) for node in chosen[:MOST_NAMED]],
@@ -333,7 +363,7 @@ DIALOGS: Mapping[str, DialogMaker] = {
     "pause-workflow": _workflow(
         "pause", "Pause", "What runs goes on to its end; no further node starts.", "Pause it", "The workflow is paused."
     ),
-    "resume-workflow": _workflow("resume", "Resume", "Its next nodes start.", "Resume it", "The workflow continues."),
+    "resume-workflow": resume_workflow,
     "cancel-workflow": _workflow(
         "cancel",
         "Cancel",

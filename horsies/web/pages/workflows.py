@@ -13,6 +13,7 @@ from horsies import monitoring
 from horsies.core.models.monitoring.tasks import WorkflowNodeInfo, WorkflowRunDetail
 from horsies.core.types import Ok, WorkflowStatus, WorkflowTaskStatus
 from horsies.web.pages.frame import Viewer, not_found, query, with_viewer
+from horsies.web.pages.standstill import standstill_of
 from horsies.web.pages.task import audit_of
 from horsies.web.payloads import tree, tree_of
 from horsies.web.screens import Screen
@@ -64,6 +65,7 @@ async def workflow(viewer: Viewer) -> Response:
     workflow_id = viewer.request.path_params["workflow_id"]
     run = await viewer.read(monitoring.get_workflow_run, workflow_id)
     opened = viewer.params("open")[:MOST_OPENED]
+    audit = await audit_of(viewer, workflow_id)
     return await viewer.show(
         "workflow.html",
         "Workflows",
@@ -72,8 +74,8 @@ async def workflow(viewer: Viewer) -> Response:
         run=run,
         opened=opened,
         hides=viewer.dashboard.config.hide_payloads,
-        audit=await audit_of(viewer, workflow_id),
-        drawn=lambda: drawn(viewer, run, opened),
+        audit=audit,
+        drawn=lambda: {**drawn(viewer, run, opened), "standstill": standstill_of(run, audit, viewer.now)},
     )
 
 
