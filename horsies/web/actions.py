@@ -24,6 +24,7 @@ from horsies.monitoring import (
     BulkResult,
     TaskActionErrorCode,
     TaskCancelled,
+    TaskDue,
     TaskRerun,
     WorkerActionErrorCode,
     WorkerDraining,
@@ -107,6 +108,13 @@ async def rerun_task(asked: Asked, *, task_id: str) -> TaskRerun:
         return {"new_task_id": done.task_id}
 
     return await perform(asked, "task.rerun", (task_id,), do, details_of=new_id)
+
+
+async def run_task_now(asked: Asked, *, task_id: str) -> TaskDue:
+    async def do() -> TaskDue:
+        return _task_value(await monitoring.run_task_now(asked.dashboard.acting_broker, task_id))
+
+    return await perform(asked, "task.run_now", (task_id,), do)
 
 
 async def pause_workflow(asked: Asked, *, workflow_id: str) -> WorkflowActionDone:
@@ -249,6 +257,14 @@ ACTIONS: tuple[Endpoint, ...] = (
         "Send a task that ended without success again, as a new task.",
         TaskRerun,
         rerun_task,
+        TASK_ID,
+    ),
+    _post(
+        "tasks/{task_id}/run-now",
+        "task.run_now",
+        "Make a waiting task that is due later, or is to be tried again later, due at once.",
+        TaskDue,
+        run_task_now,
         TASK_ID,
     ),
     _post(

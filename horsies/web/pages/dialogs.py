@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from starlette.requests import Request
@@ -19,7 +20,7 @@ from horsies.core.types import Ok, TaskStatus
 from horsies.web.answers import Refusal, not_done
 from horsies.web.bulk_actions import MOST_IDS
 from horsies.web.endpoints import answered
-from horsies.web.format import count
+from horsies.web.format import count, moment
 from horsies.web.pages import standstill
 from horsies.web.pages.frame import Viewer, not_found, viewer_of
 from horsies.web.render import render
@@ -109,13 +110,47 @@ async def cancel_task(viewer: Viewer) -> Dialog:
 
 async def rerun_task(viewer: Viewer) -> Dialog:
     task = await viewer.read(monitoring.get_task_detail, _value(viewer, "id"))
+    new = f"A new task with the same arguments is sent to queue {task.queue_name}. It is due at once"
     return Dialog(
         f"Run {visible(task.task_name)} again?",
-        [f"A new task with the same arguments is sent to queue {task.queue_name}. This one stays as it is."],
+        [f"{new}{_new_deadline(task, viewer.now)}. This one stays as it is."],
         viewer.path("api", "tasks", task.task_id, "rerun"),
         "Run it again",
         "A new task was sent.",
     )
+
+
+def _new_deadline(task: monitoring.TaskDetail, now: datetime) -> str:
+    """What the new task has of the deadline of the old one (M-49)."""
+    if task.good_until is None:
+        return ", and has no deadline, like this one"
+    if task.good_until > now:
+        return f", and has the same deadline, {moment(task.good_until)}"
+    return f", and has no deadline: that of this one has passed ({moment(task.good_until)})"
+
+
+async def run_task_now(viewer: Viewer) -> Dialog:
+    task = await viewer.read(monitoring.get_task_detail, _value(viewer, "id"))
+    due = max(task.enqueued_at, task.next_retry_at or task.enqueued_at)
+    if task.status is not TaskStatus.PENDING or due <= viewer.now:
+        return Dialog(f"Run {visible(task.task_name)} now?", [f"It does not wait for a time: it is {_state(task)}."])
+    what = "Its next try" if task.next_retry_at is not None else "It"
+    kept = f"Retry {task.retry_count:,} of {task.max_retries:,} is then used, as it would have been."
+    return Dialog(
+        f"Run {visible(task.task_name)} now?",
+        [
+            f"{what} is due at {moment(due)}. It becomes due at once: a worker of queue {task.queue_name} takes it as "
+            "soon as one has room.",
+            kept if task.next_retry_at is not None else "Nothing else about it changes.",
+        ],
+        viewer.path("api", "tasks", task.task_id, "run-now"),
+        "Run it now",
+        "The task is due now.",
+    )
+
+
+def _state(task: monitoring.TaskDetail) -> str:
+    return "due already" if task.status is TaskStatus.PENDING else task.status.value
 
 
 def _ids(viewer: Viewer) -> list[str]:
@@ -356,6 +391,7 @@ async def drain_worker(viewer: Viewer) -> Dialog:
 DIALOGS: Mapping[str, DialogMaker] = {
     "cancel-task": cancel_task,
     "rerun-task": rerun_task,
+    "run-task-now": run_task_now,
     "cancel-tasks": cancel_tasks,
     "rerun-tasks": rerun_tasks,
     "rerun-group": rerun_group,

@@ -1,0 +1,78 @@
+"""What the page of one task offers and says (M-91): running it now, running it again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from horsies.core.types.status import TaskStatus
+from horsies.web import ViewOnly
+from tests.factories import given_task, given_workflow, task_row
+from tests.services.web.test_pages import page_of
+from tests.web_support import a_board, refusal
+
+Db = AsyncConnection[Any]
+LATER = datetime(2100, 1, 2, 3, 4, 5, tzinfo=UTC)
+RETRY = {"enqueued_at": LATER, "next_retry_at": LATER, "retry_count": 1, "max_retries": 3}
+
+
+def opener(task_id: str) -> str:
+    return f"/dialogs/run-task-now?id={task_id}"
+
+
+@pytest.mark.parametrize("waits", [{"enqueued_at": LATER}, RETRY], ids=["not due", "retry"])
+async def test_m91_m49d_a_task_that_is_due_later_can_be_run_now(
+    database_url: str, db: Db, waits: dict[str, Any]
+) -> None:
+    task = await given_task(db, **waits)
+    async with a_board(database_url) as board:
+        page = await page_of(board, f"/tasks/{task}")
+        assert "Run now…" in page.text and opener(task) in page.values("hx-get")
+        dialog = await page_of(board, opener(task))
+        assert "is due at 2100-01-02 03:04:05 UTC. It becomes due at once" in dialog.text
+        [action] = dialog.values("hx-post")
+        assert action == f"/api/tasks/{task}/run-now"
+        done = (await board.act(action)).json()
+        assert done == {"task_id": task, "was_due_at": "2100-01-02T03:04:05Z"}
+        assert refusal(await board.act(action)) == (409, "TASK_IS_DUE")
+        assert opener(task) not in (await page_of(board, f"/tasks/{task}")).values("hx-get")
+        assert "it is due already" in (await page_of(board, opener(task))).text
+        audit = (await board.get("/api/audit", params={"target_id": task})).json()["items"]
+        assert [(one["action"], one["outcome"]) for one in audit] == [
+            ("task.run_now", "refused"),
+            ("task.run_now", "done"),
+        ]
+    assert (await task_row(db, task))["retry_count"] == waits.get("retry_count", 0)
+
+
+async def test_m91_m49d_a_task_that_does_not_wait_for_a_time_is_not_run_now(database_url: str, db: Db) -> None:
+    flow = await given_workflow(db, status="PAUSED", started_at="now", paused_at="now")
+    held = await given_task(db, workflow_id=flow, is_held=True, **RETRY)
+    others = [await given_task(db), await given_task(db, status=TaskStatus.RUNNING, enqueued_at=LATER), held]
+    async with a_board(database_url) as board:
+        for task in others:
+            assert opener(task) not in (await page_of(board, f"/tasks/{task}")).values("hx-get")
+        assert refusal(await board.act(f"/api/tasks/{held}/run-now")) == (409, "TASK_IS_HELD")
+        assert refusal(await board.act("/api/tasks/nothing/run-now")) == (404, "TASK_NOT_FOUND")
+        waits = await given_task(db, enqueued_at=LATER)
+    async with a_board(database_url, ViewOnly()) as board:
+        assert opener(waits) not in (await page_of(board, f"/tasks/{waits}")).values("hx-get")
+
+
+@pytest.mark.parametrize(
+    ("good_until", "said"),
+    [
+        (None, "It is due at once, and has no deadline, like this one."),
+        (LATER, "It is due at once, and has the same deadline, 2100-01-02 03:04:05 UTC."),
+        (LATER - timedelta(days=36525), "and has no deadline: that of this one has passed (2000-01-02 03:04:05 UTC)."),
+    ],
+)
+async def test_m91_m49_the_dialog_says_when_the_new_task_is_due_and_its_deadline(
+    database_url: str, db: Db, good_until: datetime | None, said: str
+) -> None:
+    task = await given_task(db, status=TaskStatus.EXPIRED, good_until=good_until)
+    async with a_board(database_url) as board:
+        assert said in (await page_of(board, f"/dialogs/rerun-task?id={task}")).text
