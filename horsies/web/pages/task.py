@@ -4,7 +4,7 @@ comes from, what was done to it, and the raw row."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from starlette.responses import Response
 
 from horsies import monitoring
-from horsies.core.models.monitoring.tasks import TaskDetail
+from horsies.core.models.monitoring.history import AuditEntry
+from horsies.core.models.monitoring.tasks import TaskDetail, TaskSummary
 from horsies.core.models.notes import TaskLogLine
 from horsies.core.types import Ok, TaskStatus
 from horsies.web.answers import in_json
@@ -72,19 +73,22 @@ async def task(viewer: Viewer) -> Response:
     detail = answered(await monitoring.get_task_detail(viewer.dashboard.broker, task_id))
     logged = await viewer.masked(LoggedTask(detail, await logs_of(viewer, detail)))
     found = logged.task
+    audit = await audit_of(viewer, task_id)
+    reruns = await reruns_of(viewer, detail, audit)
     explained = None if found.status.is_terminal else await monitoring.explain_task(viewer.dashboard.broker, task_id)
     return await viewer.show(
         "task.html",
         "Tasks",
         topics="tasks",
-        ids=task_id if " " not in task_id else "",
+        ids="" if " " in task_id else " ".join([task_id, *_ids(reruns)]),
         poll=5 if found.status is TaskStatus.RUNNING else 0,
         task=found,
         steps=path_of(found),
         why=explained.value if isinstance(explained, Ok) else None,
         hides=viewer.dashboard.config.hide_payloads,
         logs=logged.logs,
-        audit=await audit_of(viewer, task_id),
+        audit=audit,
+        reruns=reruns,
         drawn=lambda: drawn(found, viewer.now),
     )
 
@@ -142,6 +146,25 @@ async def audit_of(viewer: Viewer, target: str) -> Any:
     """What was done to it through a dashboard."""
     read = await monitoring.list_audit(viewer.dashboard.broker, target_id=target, limit=20)
     return read.value.items if isinstance(read, Ok) else ()
+
+
+async def reruns_of(viewer: Viewer, task: TaskDetail, audit: Iterable[AuditEntry]) -> tuple[TaskSummary, ...]:
+    """The tasks that repeat this one, as far as an index or the record of what was done to it leads to them: those that
+    were sent again from a dashboard, and the one that there is if it was sent again among others (M-49a)."""
+    if not task.status.is_terminal or task.workflow_id is not None:
+        return ()
+    broker = viewer.dashboard.broker
+    recorded = [entry.details.get("new_task_id") for entry in audit if entry.action == "task.rerun"]
+    ids = [one for one in recorded if isinstance(one, str)]
+    keyed = await monitoring.list_tasks(broker, task_names=[task.task_name], idempotency_key=f"rerun of {task.task_id}")
+    if isinstance(keyed, Ok):
+        ids += _ids(keyed.value.items)
+    read = await monitoring.get_task_summaries(broker, list(dict.fromkeys(ids))) if ids else Ok(())
+    return await viewer.masked(tuple(read.value)) if isinstance(read, Ok) else ()
+
+
+def _ids(tasks: Iterable[TaskSummary]) -> list[str]:
+    return [one.task_id for one in tasks]
 
 
 def _object(text: str | None) -> Mapping[str, Any]:

@@ -76,3 +76,22 @@ async def test_m91_m49_the_dialog_says_when_the_new_task_is_due_and_its_deadline
     task = await given_task(db, status=TaskStatus.EXPIRED, good_until=good_until)
     async with a_board(database_url) as board:
         assert said in (await page_of(board, f"/dialogs/rerun-task?id={task}")).text
+
+
+async def test_m91_the_page_of_a_task_names_the_tasks_that_repeat_it(database_url: str, db: Db) -> None:
+    """One that was sent from its page, and the one that was sent among others."""
+    task, other = [await given_task(db, status=TaskStatus.FAILED, error_code="X") for _ in range(2)]
+    async with a_board(database_url) as board:
+        assert "Repeated as" not in (await page_of(board, f"/tasks/{task}")).text
+        dialog = await page_of(board, f"/dialogs/rerun-task?id={task}")
+        assert dialog.values("data-link") == ["/tasks/"] and "run again before" not in dialog.text
+        new = (await board.act(f"/api/tasks/{task}/rerun")).json()["task_id"]
+        [many] = (await board.act("/api/bulk/rerun", {"ids": [task]})).json()["new_ids"]
+        await db.execute("UPDATE horsies_tasks SET status = 'COMPLETED', completed_at = now() WHERE id = %s", [new])
+        page = await page_of(board, f"/tasks/{task}")
+        assert "Repeated as" in page.text and {f"/tasks/{new}", f"/tasks/{many}"} <= set(page.values("href"))
+        assert page.values("data-ids")[0].split() == [task, new, many]
+        dialog = await page_of(board, f"/dialogs/rerun-task?id={task}")
+        assert f"It was run again before, as {new} (COMPLETED), {many} (PENDING)." in dialog.text
+        assert "Repeated as" not in (await page_of(board, f"/tasks/{other}")).text
+        assert f"/tasks/{task}" in (await page_of(board, f"/tasks/{new}")).values("href"), "and the other way round"
