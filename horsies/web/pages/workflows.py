@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -100,13 +101,21 @@ def drawn(viewer: Viewer, run: WorkflowRunDetail, opened: Sequence[str]) -> Mapp
         "failures": [key for _, key in graph.failures()],
         "timeline": timeline_svg(rows_of_run(run, to_node), title="Nodes over time", now=viewer.now),
         "shown_nodes": most_urgent(run.nodes),
-        "result": tree(run.result),
+        "result": None if has_only_error(run) else tree(run.result),
         "error": tree(run.error),
     }
 
 
 def _opening(viewer: Viewer, workflow_id: str, keys: Sequence[str]) -> str:
     return viewer.path("workflows", workflow_id) + query(open=list(dict.fromkeys(keys))) + "#graph"
+
+
+def has_only_error(run: WorkflowRunDetail) -> bool:
+    """Whether the result is nothing but the error, which is shown by itself."""
+    try:
+        return run.error is not None and json.loads(run.result or "null") == {"err": json.loads(run.error)}
+    except (ValueError, RecursionError):
+        return False
 
 
 def counts_of(run: WorkflowRunDetail) -> list[tuple[str, int]]:

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 
 from horsies.core.types.status import TaskStatus
 from horsies.web import ViewOnly
-from tests.factories import given_task, given_workflow, task_row
+from tests.factories import given_attempt, given_task, given_workflow, task_row
 from tests.services.web.test_pages import page_of
 from tests.web_support import a_board, refusal
 
@@ -95,3 +95,62 @@ async def test_m91_the_page_of_a_task_names_the_tasks_that_repeat_it(database_ur
         assert f"It was run again before, as {new} (COMPLETED), {many} (PENDING)." in dialog.text
         assert "Repeated as" not in (await page_of(board, f"/tasks/{other}")).text
         assert f"/tasks/{task}" in (await page_of(board, f"/tasks/{new}")).values("href"), "and the other way round"
+
+
+async def test_m91_a_cancelled_task_says_who_cancelled_it_and_leads_to_others(database_url: str, db: Db) -> None:
+    task = await given_task(db, enqueued_at=LATER)
+    ended = {"status": TaskStatus.CANCELLED, "error_code": "TASK_CANCELLED"}
+    nobody = await given_task(db, **ended, started_at="now", claimed_at="now")
+    async with a_board(database_url) as board:
+        assert (await board.act(f"/api/tasks/{task}/cancel")).status_code == 200
+        page = await page_of(board, f"/tasks/{task}")
+        assert "It was cancelled by anonymous at " in page.text and "Why it failed" not in page.text
+        assert "it ended before" in page.text, "it was never due"
+        assert "/tasks?code=TASK_CANCELLED" in page.values("href")
+        assert f"/tasks/{task}" in (await page_of(board, "/tasks?code=TASK_CANCELLED")).values("href")
+        assert "__builtin_task_code__" not in page.text.partition("Raw row")[0]
+        page = await page_of(board, f"/tasks/{nobody}")
+        assert "It was cancelled at " in page.text and ", while it ran." in page.text
+
+
+async def test_m91_a_sentence_is_not_said_twice(database_url: str, db: Db) -> None:
+    said = "the worker has died"
+    result = '{"err": {"error_code": {"__builtin_task_code__": "WORKER_CRASHED"}, "message": "%s"}}'
+    failed = {"status": TaskStatus.FAILED, "error_code": "WORKER_CRASHED", "result": result % said, "args": "[]"}
+    task = await given_task(db, **failed, failed_reason=said)
+    other = await given_task(db, **failed, failed_reason="signal 9")
+    await given_attempt(db, task, error_message=said, failed_reason=said, outcome="WORKER_FAILURE")
+    async with a_board(database_url) as board:
+        before = (await page_of(board, f"/tasks/{task}")).text.partition("Raw row")[0]
+        assert before.count(said) == 3, "on top, in the result, and of the attempt"
+        assert "signal 9" in (await page_of(board, f"/tasks/{other}")).text.partition("Raw row")[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (TaskStatus.PENDING, "(will be tried again)"),
+        (TaskStatus.RUNNING, "(is being tried again)"),
+        (TaskStatus.CANCELLED, "(was to be tried again)"),
+    ],
+)
+async def test_m91_an_attempt_says_whether_its_retry_is_still_to_come(
+    database_url: str, db: Db, status: TaskStatus, said: str
+) -> None:
+    task = await given_task(db, status=status, retry_count=2, max_retries=3)
+    for number in (1, 2):
+        await given_attempt(db, task, attempt=number, will_retry=True)
+    async with a_board(database_url) as board:
+        page = await page_of(board, f"/tasks/{task}")
+        assert page.text.count("(was tried again)") == 1 and said in page.text
+
+
+async def test_m91_the_error_of_a_workflow_is_shown_once(database_url: str, db: Db) -> None:
+    error = '{"error_code": "BANK_DOWN", "message": "the bank is down"}'
+    ended = {"status": "FAILED", "started_at": "now", "completed_at": "now", "error_code": "BANK_DOWN", "error": error}
+    flow = await given_workflow(db, **ended, result=f'{{"err": {error}}}')
+    other = await given_workflow(db, **ended, result='{"err": {"message": "another one"}}')
+    async with a_board(database_url) as board:
+        assert (await page_of(board, f"/workflows/{flow}")).text.count("the bank is down") == 1
+        page = await page_of(board, f"/workflows/{other}")
+        assert "another one" in page.text and "the bank is down" in page.text
