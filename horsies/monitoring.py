@@ -2,8 +2,9 @@
 
 # fmt: off
 from horsies.core.brokers.actions import (
-    TaskActionError, TaskActionErrorCode, TaskActionResult, TaskCancelled, TaskRerun, TaskRerunResult,
-    WorkerActionError, WorkerActionErrorCode, WorkerActionResult, WorkerDraining, cancel_task, drain_worker, rerun_task,
+    TaskActionError, TaskActionErrorCode, TaskActionResult, TaskCancelled, TaskDue, TaskDueResult, TaskRerun,
+    TaskRerunResult, WorkerActionError, WorkerActionErrorCode, WorkerActionResult, WorkerDraining, cancel_task,
+    drain_worker, rerun_task, run_task_now,
 )
 from horsies.core.models.monitoring.bulk import BulkResult
 from horsies.core.models.monitoring.cluster import (
@@ -70,6 +71,8 @@ __all__ = [
     "TaskCancelled",
     "TaskCount",
     "TaskDetail",
+    "TaskDue",
+    "TaskDueResult",
     "TaskListPage",
     "TaskRerun",
     "TaskRerunResult",
@@ -111,6 +114,7 @@ __all__ = [
     "record_audit",
     "rerun_task",
     "rerun_tasks",
+    "run_task_now",
     "take_snapshot",
     "task_breakdown",
     "task_facets",

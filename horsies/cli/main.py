@@ -18,7 +18,7 @@ from horsies.cli.notes import logs
 from horsies.cli.one_task import explain, task
 from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
-from horsies.cli.task_actions import cancel, purge, rerun, send
+from horsies.cli.task_actions import cancel, purge, rerun, run_now, send
 from horsies.cli.tasks import stale_tasks, tasks
 from horsies.cli.tui import tui
 from horsies.cli.web import web
@@ -71,6 +71,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
         "failures": (failures, "Group failed tasks by name and error."),
         "cancel": (cancel, "Cancel tasks."),
         "rerun": (rerun, "Send ended tasks again."),
+        "run-now": (run_now, "Run tasks before they are due."),
         "purge": (purge, "Delete old tasks, or cancel a queue's waiting ones."),
         "audit": (audit, "List what people did through the dashboard."),
     },

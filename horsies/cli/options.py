@@ -242,6 +242,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("cancel a task even if it is running", f"horsies cancel {_ID} --include-running"),
     ),
     "rerun": (("send a failed task again", f"horsies rerun shop.tasks:app {_ID}"),),
+    "run-now": (("do not wait for the next retry", f"horsies run-now shop.tasks:app {_ID}"),),
     "queues": (
         ("the state of each queue", "horsies queues shop.tasks:app"),
         ("updated every second", "horsies queues --watch --every 1s"),

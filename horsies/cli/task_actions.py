@@ -142,6 +142,17 @@ def rerun(what: session.Ids, as_json: options.AsJson = False, database_url: opti
         return _each(app, ids, monitoring.rerun_task, say, as_json=as_json, key="rerun")
 
 
+def run_now(what: session.Ids, as_json: options.AsJson = False, database_url: options.DatabaseUrl = None) -> int:
+    """Make waiting tasks that are due later, or are to be tried again later, due at once. The exit code is 1 if one of
+    them was not."""
+
+    def say(done: monitoring.TaskDue) -> str:
+        return f"{done.task_id} is due now, instead of at {output.text_of(done.was_due_at)}"
+
+    with session.open_for_ids(what, database_url, f"horsies run-now shop.tasks:app {_ID}", acts=True) as (app, ids):
+        return _each(app, ids, monitoring.run_task_now, say, as_json=as_json, key="due")
+
+
 def _each(
     app: Horsies,
     ids: list[str],

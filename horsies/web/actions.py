@@ -18,12 +18,13 @@ from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
 from horsies.core.monitoring import audit
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.text import visible
-from horsies.core.types import Err, Ok
+from horsies.core.types import Err, Ok, WorkflowStatus
 from horsies.core.workflows import control, read
 from horsies.monitoring import (
     BulkResult,
     TaskActionErrorCode,
     TaskCancelled,
+    TaskDue,
     TaskRerun,
     WorkerActionErrorCode,
     WorkerDraining,
@@ -83,10 +84,12 @@ def _number(value: Any, targets: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowActionDone:
-    """The workflow was paused, resumed, cancelled or retried."""
+    """The workflow was paused, resumed, cancelled or retried. `status` is its state after that, in which a resume or a
+    retry may have ended it; None if that could not be read."""
 
     workflow_id: str
     action: Literal["pause", "resume", "cancel", "retry"]
+    status: WorkflowStatus | None = None
 
 
 async def cancel_task(asked: Asked, *, task_id: str, include_running: bool) -> TaskCancelled:
@@ -107,11 +110,18 @@ async def rerun_task(asked: Asked, *, task_id: str) -> TaskRerun:
     return await perform(asked, "task.rerun", (task_id,), do, details_of=new_id)
 
 
+async def run_task_now(asked: Asked, *, task_id: str) -> TaskDue:
+    async def do() -> TaskDue:
+        return _task_value(await monitoring.run_task_now(asked.dashboard.acting_broker, task_id))
+
+    return await perform(asked, "task.run_now", (task_id,), do)
+
+
 async def pause_workflow(asked: Asked, *, workflow_id: str) -> WorkflowActionDone:
     async def do() -> WorkflowActionDone:
         moved = _workflow_value(asked, await control.pause_workflow(asked.dashboard.acting_broker, workflow_id))
         _refuse_unless(moved, "WORKFLOW_NOT_RUNNING", "the workflow is not running")
-        return WorkflowActionDone(workflow_id, "pause")
+        return await _workflow_done(asked, workflow_id, "pause")
 
     return await perform(asked, "workflow.pause", (workflow_id,), do)
 
@@ -125,7 +135,7 @@ async def resume_workflow(asked: Asked, *, workflow_id: str) -> WorkflowActionDo
             )
         moved = _workflow_value(asked, await control.resume_workflow(broker, workflow_id))
         _refuse_unless(moved, "WORKFLOW_NOT_PAUSED", "the workflow is not paused")
-        return WorkflowActionDone(workflow_id, "resume")
+        return await _workflow_done(asked, workflow_id, "resume")
 
     return await perform(asked, "workflow.resume", (workflow_id,), do)
 
@@ -134,7 +144,7 @@ async def cancel_workflow(asked: Asked, *, workflow_id: str) -> WorkflowActionDo
     async def do() -> WorkflowActionDone:
         moved = _workflow_value(asked, await control.cancel_workflow(asked.dashboard.acting_broker, workflow_id))
         _refuse_unless(moved, "WORKFLOW_HAS_ENDED", "the workflow has ended already")
-        return WorkflowActionDone(workflow_id, "cancel")
+        return await _workflow_done(asked, workflow_id, "cancel")
 
     return await perform(asked, "workflow.cancel", (workflow_id,), do)
 
@@ -144,7 +154,7 @@ async def retry_workflow(asked: Asked, *, workflow_id: str, node_ids: list[str] 
         broker = asked.dashboard.acting_broker
         moved = _workflow_value(asked, await control.retry_workflow(broker, workflow_id, node_ids))
         _refuse_unless(moved, "NOTHING_TO_RETRY", "the workflow, or one of these nodes, cannot be retried")
-        return WorkflowActionDone(workflow_id, "retry")
+        return await _workflow_done(asked, workflow_id, "retry")
 
     return await perform(asked, "workflow.retry", (workflow_id,), do, node_ids=node_ids)
 
@@ -206,6 +216,14 @@ def _workflow_value(asked: Asked, result: HandleResult[T]) -> T:
     raise Refusal(503, error.code.value, message, {"Retry-After": "2"} if error.retryable else None)
 
 
+async def _workflow_done(
+    asked: Asked, workflow_id: str, action: Literal["pause", "resume", "cancel", "retry"]
+) -> WorkflowActionDone:
+    """What was done, and how the workflow stands now. It is done, whether or not that can be read."""
+    stands = await read.run_async(asked.dashboard.acting_broker, workflow_id, read.ask_status)
+    return WorkflowActionDone(workflow_id, action, stands.value if isinstance(stands, Ok) else None)
+
+
 def _refuse_unless(moved: bool, code: str, message: str) -> None:
     if not moved:
         raise Refusal(409, code, message)
@@ -239,6 +257,14 @@ ACTIONS: tuple[Endpoint, ...] = (
         "Send a task that ended without success again, as a new task.",
         TaskRerun,
         rerun_task,
+        TASK_ID,
+    ),
+    _post(
+        "tasks/{task_id}/run-now",
+        "task.run_now",
+        "Make a waiting task that is due later, or is to be tried again later, due at once.",
+        TaskDue,
+        run_task_now,
         TASK_ID,
     ),
     _post(

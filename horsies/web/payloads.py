@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from horsies.core.models.tasks import BUILTIN_KEY
 from horsies.core.text import visible_lines
 
 LARGEST_PARSED = 1 << 20  # characters; a longer text is shown as it is
@@ -73,6 +74,8 @@ def tree_of(value: Any) -> PayloadNode:
 
 def _node(value: Any, key: str | None, budget: _Budget, depth: int) -> PayloadNode:
     budget.left -= 1
+    if isinstance(value, Mapping) and value.keys() == {BUILTIN_KEY}:
+        value = value[BUILTIN_KEY]  # how built-in codes are marked in a row is nobody's concern
     if isinstance(value, Mapping):
         return _branch("object", value.items(), len(value), key, budget, depth)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):

@@ -92,6 +92,13 @@ def test_m96_one_task_is_run_again(shop: Shop, visit: Visit) -> None:
     shop.given_task("t-failed", "FAILED", kwargs="{}")
     page = visit.go("/tasks/t-failed")
     act(page, button(page, "Run again…"), "Run it again", "A new task was sent.", "queue demo-orders", "stays as it is")
+    expect(page.get_by_text("Repeated as")).to_contain_text("PENDING")
+    with asked(page, button(page, "Run again…")) as dialog:
+        expect(dialog).to_contain_text("It was run again before, as")
+        dialog.get_by_role("button", name="Leave it as it is").click()
+    page.get_by_role("status").get_by_role("link", name="Show it").click()
+    expect(page.locator("dt", has_text="Repeats")).to_have_count(1)
+    visit.go("/tasks/t-failed")
     new = originals(shop)["t-failed"]
     assert (shop.status("t-failed"), shop.status(new)) == ("FAILED", "PENDING")
     assert shop.audit() == [("task.rerun", ["t-failed"], "done")]
@@ -294,3 +301,16 @@ def test_m96_a_refusal_can_be_read_while_the_dialog_stays_open(shop: Shop, visit
     dialog.get_by_role("button", name="Move them").click()
     expect(dialog).to_have_count(0)
     assert shop.task("t-0")["priority"] == 9
+
+
+def test_m96_a_task_that_is_due_later_is_run_now(shop: Shop, visit: Visit) -> None:
+    task = shop.send("shop.report", '{"pages": 1}')
+    shop.do("UPDATE horsies_tasks SET enqueued_at = now() + interval '29 days'")
+    page = visit.go(f"/tasks/{task}")
+    expect(page.get_by_role("region", name="Why it is not running")).to_contain_text("it is not due until")
+    act(page, button(page, "Run now…"), "Run it now", "The task is due now.", "It becomes due at once")
+    expect(button(page, "Run now…")).to_have_count(0)
+    with a_worker(shop.url, shop.cwd):
+        shop.until(task, "COMPLETED")
+    expect(page.locator("h1 .state")).to_have_text("COMPLETED")
+    assert shop.audit() == [("task.run_now", [task], "done")]

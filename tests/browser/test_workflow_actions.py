@@ -30,7 +30,7 @@ def test_m96_a_workflow_is_paused_resumed_and_cancelled(shop: Shop, visit: Visit
     )
     expect(state).to_have_text("PAUSED")
     assert workflow_status(shop, workflow) == "PAUSED"
-    act(page, button(page, "Resume…"), "Resume it", "The workflow continues.", "Its next nodes start")
+    act(page, button(page, "Resume…"), "Resume it", "The workflow continues.", "The workflow continues.")
     expect(state).to_have_text("RUNNING")
     act(page, button(page, "Cancel…"), "Cancel it", "The workflow is cancelled.", "5 open nodes")
     expect(state).to_have_text("CANCELLED")
@@ -51,7 +51,7 @@ def test_m96_the_failed_nodes_of_a_workflow_run_again(shop: Shop, visit: Visit) 
             page,
             opener,
             "Retry",
-            "The failed nodes run again.",
+            "The failed node runs again.",
             "1 failed node",
             "CARD_DECLINED",
             "What succeeded is kept",
@@ -70,7 +70,7 @@ def test_m96_one_node_runs_again(shop: Shop, visit: Visit) -> None:
     page = visit.go(f"/workflows/{workflow}")
     page.locator("figure.graph").get_by_role("link", name="charge: failed").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("charge FAILED")
-    act(page, button(page, "Retry this node…"), "Retry", "The failed nodes run again.", "1 failed node", "charge")
+    act(page, button(page, "Retry this node…"), "Retry", "The failed node runs again.", "1 failed node", "charge")
     with a_worker(shop.url, shop.cwd):
         eventually_sync(lambda: workflow_status(shop, workflow) == "COMPLETED", 30, what="the bank pays")
     expect(page.get_by_role("heading", level=1)).to_contain_text("charge COMPLETED")

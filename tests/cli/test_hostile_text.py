@@ -50,6 +50,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "explain": [(["explain", TASK], True), (["explain", RUNNING], True), (["explain", f"{WORKFLOW}:1"], True)],
     "cancel": [(["cancel", FAILED], True), (["cancel", f"absent{hostile.SHORT}"], True), (["cancel", TASK], True)],
     "rerun": [(["rerun", FAILED], True), (["rerun", f"absent{hostile.SHORT}"], True)],
+    "run-now": [(["run-now", FAILED], False), (["run-now", f"absent{hostile.SHORT}"], True)],
     "queues": [(["queues"], True)],
     "metrics": [(["metrics", "--once"], True)],
     "web": [

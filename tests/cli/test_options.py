@@ -109,10 +109,10 @@ def test_m07_m08_m09_m10_commands_have_the_options_of_their_rules() -> None:
     "command",
     [
         *("sweep-stale-workers", "workers", "force-unlock", "recover-workflows", "stale-tasks", "init-db"),
-        *("tasks", "task", "explain", "cancel", "rerun", "queues", "purge"),
+        *("tasks", "task", "explain", "cancel", "rerun", "run-now", "queues", "purge"),
     ],
 )
 def test_m13_a_database_url_does_instead_of_a_module(command: str) -> None:
-    ids = ["x"] if command in ("force-unlock", "task", "explain", "cancel", "rerun") else []
+    ids = ["x"] if command in ("force-unlock", "task", "explain", "cancel", "rerun", "run-now") else []
     given = parsed(command, *ids, "--database-url", "postgresql://h/x")
     assert given["database_url"] == "postgresql://h/x" and given.get("module") is None

@@ -178,6 +178,18 @@ def test_m49_tasks_are_sent_again(terminal: Terminal) -> None:
     assert [one["task_id"] for one in document["refused"]] == ["04-done", "01-waits"]
 
 
+def test_m49d_tasks_are_run_before_they_are_due(terminal: Terminal) -> None:
+    fill(terminal)
+    terminal.execute(
+        "UPDATE horsies_tasks SET enqueued_at = '2100-01-02T03:04:05Z' WHERE id IN ('01-waits', '02-mail')"
+    )
+    done = terminal.type("run-now", "01-waits")
+    assert done.out.startswith("01-waits is due now, instead of at 2100-01-02 03:04:05")
+    document = terminal.type("run-now", "02-mail", "01-waits", "04-done", "--json", code=1).json
+    assert [one["task_id"] for one in document["due"]] == ["02-mail"]
+    assert [one["code"] for one in document["refused"]] == ["TASK_IS_DUE", "TASK_NOT_WAITING"]
+
+
 def test_queues_are_counted(terminal: Terminal) -> None:
     assert terminal.type("queues").rows == [["default", *"0000000"]], "the queues of the app are there, empty or not"
     fill(terminal)
@@ -235,6 +247,7 @@ def test_m11_a_command_that_makes_no_sense_is_refused(
     "words",
     [
         ["tasks"], ["task", "x"], ["explain", "x"], ["queues"], ["cancel", "x", "y"], ["rerun", "x"],
+        ["run-now", "x"],
         ["purge", "--older-than", "1h"], ["purge", "--waiting", "--queue", "q", "--yes"], ["tasks", "--watch"],
     ],
     ids=" ".join,

@@ -170,6 +170,10 @@ def _change_queue(pick: Choices, start: Start) -> Arguments:
     return {"ids": ids, "queue": pick.of((*QUEUES, None)), "priority": pick.of((None, 5, 100))}
 
 
+def _run_now(pick: Choices, start: Start) -> Arguments:
+    return {"ids": [row.id for row in pick.shuffled(start.tasks)[:3]]}
+
+
 async def _recover(conn: Connection, status: TaskStatus, silence: timedelta, most: int) -> set[str]:
     """What a pass of the reaper does: look, lock, decide, move."""
     async with conn.transaction():
@@ -294,6 +298,7 @@ TASK_KINDS = (
     ),
     Kind("cancel", actions.cancel, _cancel, lambda start, arguments: {arguments["task_id"]}, statements=2),
     Kind("change queue", many.change_queue, _change_queue, lambda start, arguments: set(arguments["ids"])),
+    Kind("run now", many.run_now, _run_now, lambda start, arguments: set(arguments["ids"])),
     Kind("cancel many", many.cancel, _cancel_many, lambda start, arguments: set(arguments["ids"])),
     Kind(
         "recover",

@@ -213,6 +213,7 @@ RARE = {
         lambda conn: many.change_queue(conn, [f"b{n:035}" for n in range(1, 201)], "other", 3),
         9_000,
     ),
+    "run_now": by_id("tasks/run_now", lambda conn: many.run_now(conn, [f"b{n:035}" for n in range(1, 201)]), 9_000),
     "states": by_id("tasks/states", lambda conn: many.states(conn, ids("e")), 1_600),
     "rerun": by_id(
         "monitoring/rerun", lambda conn: many.rerun(conn, ids("a"), [f"new{n}" for n in range(BATCH)], once=True), 9_000

@@ -135,7 +135,8 @@ def test_o20_an_operator_does_what_a_client_does_and_writes_it_down(
 ) -> None:
     found, client = (permitted(module_url, roles[kind]) for kind in (ProcessKind.OPERATOR, ProcessKind.CLIENT))
     assert (
-        found - client == {"audit/begin", "audit/complete", "tasks/change_queue", "workers/drain"} and client <= found
+        found - client == {"audit/begin", "audit/complete", "tasks/change_queue", "tasks/run_now", "workers/drain"}
+        and client <= found
     )
 
 

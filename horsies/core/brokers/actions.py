@@ -1,6 +1,6 @@
-"""What a person does to one task: cancel it (M-48), or send it again after it ended without success (M-49); and to one
-worker: ask it to drain (M-49c). Each is one guarded statement; if it changed nothing, a second statement looks for the
-reason.
+"""What a person does to one task: cancel it (M-48), send it again after it ended without success (M-49), or run it
+before it is due (M-49d); and to one worker: ask it to drain (M-49c). Each is one guarded statement; if it changed
+nothing, a second statement looks for the reason.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.producer import enqueue, hub
 from horsies.core.sql import stored
-from horsies.core.store import many, workers
+from horsies.core.store import many, monitoring, workers
 from horsies.core.types import Err, Ok, TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
+
+
+TRIES = 5  # for a task that changes while it is looked at
 
 
 class TaskActionErrorCode(StrEnum):
@@ -37,6 +40,8 @@ class TaskActionErrorCode(StrEnum):
     TASK_ALREADY_RERUN = "TASK_ALREADY_RERUN"
     TASK_NOT_WAITING = "TASK_NOT_WAITING"
     TASK_ALREADY_THERE = "TASK_ALREADY_THERE"
+    TASK_IS_DUE = "TASK_IS_DUE"
+    TASK_IS_HELD = "TASK_IS_HELD"
     TASK_REFUSED_BY_DATABASE = "TASK_REFUSED_BY_DATABASE"
     DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
 
@@ -75,6 +80,17 @@ class TaskRerun:
 
 
 TaskRerunResult: TypeAlias = Ok[TaskRerun] | Err[TaskActionError]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDue:
+    """The task is due now; otherwise it would have been due at `was_due_at`."""
+
+    task_id: str
+    was_due_at: datetime
+
+
+TaskDueResult: TypeAlias = Ok[TaskDue] | Err[TaskActionError]
 
 CANCELLED = serialize_error_payload(
     TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the task was cancelled"))
@@ -155,6 +171,14 @@ async def rerun_task(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
         return action_failed(task_id, problem, broker.config)
 
 
+async def run_task_now(broker: PostgresBroker, task_id: str) -> TaskDueResult:
+    """A waiting task that is due later, or is to be tried again later, is due at once. Its attempts stay counted."""
+    try:
+        return await broker.bridge.call(partial(_run_now, broker, task_id))
+    except Exception as problem:
+        return action_failed(task_id, problem, broker.config)
+
+
 def action_failed(task_id: str, problem: BaseException, config: PostgresConfig) -> Err[TaskActionError]:
     facts = facts_of(problem)
     facts["message"] = config.redact(facts["message"])
@@ -212,3 +236,33 @@ def why_not(task_id: str, found: tuple[Any, ...] | None) -> TaskActionError:
         return TaskActionError(TaskActionErrorCode.TASK_HAS_COMPLETED, why, task_id, status)
     why = f"task {task_id} is {status.value}: only a task that has ended can be sent again"
     return TaskActionError(TaskActionErrorCode.TASK_HAS_NOT_ENDED, why, task_id, status)
+
+
+async def _run_now(broker: PostgresBroker, task_id: str) -> TaskDueResult:
+    facts = None
+    if hub.can_exist(task_id):
+        async with broker.hub.connection() as conn:
+            for _ in range(TRIES):
+                if was_due := (await many.run_now(conn, [task_id])).get(task_id):
+                    return Ok(TaskDue(task_id, was_due))
+                facts = await monitoring.task_facts(conn, task_id)
+                if facts is None or why_not_run(facts) is not None:
+                    break
+    if facts is None:
+        return Err(TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id))
+    code, why = why_not_run(facts) or (TaskActionErrorCode.TASK_NOT_WAITING, "changes all the time")
+    return Err(TaskActionError(code, f"task {task_id} {why}", task_id, stored(TaskStatus, facts.status)))
+
+
+def why_not_run(task: monitoring.TaskFacts) -> tuple[TaskActionErrorCode, str] | None:
+    """Why a task is not made due. None: it could be, and came to that between two statements, so it is tried again."""
+    if task.status != TaskStatus.PENDING:
+        return TaskActionErrorCode.TASK_NOT_WAITING, f"is {task.status}: only a waiting task can be run now"
+    if task.good_until is not None and task.good_until <= task.now:
+        return TaskActionErrorCode.TASK_NOT_WAITING, "has passed its deadline, and will be EXPIRED"
+    if task.workflow_status not in (None, "PENDING", "RUNNING"):
+        why = f"is held: its workflow {task.workflow_id} is {task.workflow_status}"
+        return TaskActionErrorCode.TASK_IS_HELD, why
+    if max(task.enqueued_at, task.next_retry_at or task.enqueued_at) <= task.now:
+        return TaskActionErrorCode.TASK_IS_DUE, "is due already: a worker takes it as soon as one has room"
+    return None

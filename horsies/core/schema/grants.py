@@ -64,8 +64,8 @@ SENT_COLUMNS = (
 )  # fmt: skip
 # What `tasks/cancel.sql` writes.
 CANCELLED_COLUMNS = ("status", "claimed", "claim_expires_at", "result", "error_code", "updated_at")
-# What `tasks/change_queue.sql` writes.
-CHANGED_COLUMNS = ("queue_name", "priority", "updated_at")
+# What `tasks/change_queue.sql` and `tasks/run_now.sql` write.
+CHANGED_COLUMNS = ("queue_name", "priority", "enqueued_at", "next_retry_at", "updated_at")
 # What `audit/complete.sql` writes: who did what stays as it was written.
 COMPLETED_COLUMNS = ("outcome", "ended_at", "target_ids", "details")
 WORKFLOW_COLUMNS = (

@@ -1,8 +1,9 @@
-"""One typed function per statement by which people act on tasks: cancel, send again, change the queue. Each takes many
-tasks and leaves those alone that it does not apply to; `states` tells why.
+"""One typed function per statement by which people act on tasks: cancel, send again, change the queue, run now. Each
+takes many tasks and leaves those alone that it does not apply to; `states` tells why.
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from horsies.core.db import Connection
@@ -54,6 +55,12 @@ async def change_queue(conn: Connection, ids: Iterable[str], queue: str | None, 
     """Another queue or priority for waiting tasks that belong to no workflow; return those that were changed."""
     params = {"ids": texts(ids), "queue": queue, "priority": priority}
     return {row[0] for row in await (await conn.execute(load("tasks/change_queue"), params, prepare=False)).fetchall()}
+
+
+async def run_now(conn: Connection, ids: Iterable[str]) -> dict[str, datetime]:
+    """Waiting tasks that are due later are due at once; return when those that were changed would have been due."""
+    rows = await (await conn.execute(load("tasks/run_now"), {"ids": texts(ids)}, prepare=False)).fetchall()
+    return {task_id: due for task_id, due, _ in rows}
 
 
 async def states(conn: Connection, ids: Iterable[str]) -> dict[str, TaskState]:

@@ -267,6 +267,7 @@ def _whole_numbers(found: Any) -> dict[str, int]:
 
 _OF_RUN = models.WorkflowRunSummary.__slots__
 _OF_NODE = models.WorkflowNodeInfo.__slots__
+_OF_DETAIL = models.WorkflowTaskDetail.__slots__
 
 
 async def workflow_names(conn: Connection, *, most: int) -> tuple[str, ...]:
@@ -319,7 +320,7 @@ async def node(
         wanted = {"workflow_id": workflow_id, "task_index": task_index}
         await cursor.execute(load("monitoring/workflow_node"), wanted, prepare=False)
         row = await cursor.fetchone()
-    return None if row is None else (_node(row), {name: row[name] for name in row if name not in _OF_NODE})
+    return None if row is None else (_node(row), {name: row[name] for name in row if name in _OF_DETAIL})
 
 
 def _run(row: dict[str, Any]) -> models.WorkflowRunSummary:

@@ -4,9 +4,8 @@ dialog changes nothing itself: its form is sent to the JSON API, which checks ev
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,11 +19,12 @@ from horsies.web.answers import Refusal, not_done
 from horsies.web.bulk_actions import MOST_IDS
 from horsies.web.endpoints import answered
 from horsies.web.format import count
+from horsies.web.pages import task_dialogs, workflow_dialogs
+from horsies.web.pages.asking import MOST_NAMED, Dialog, DialogMaker, FormField, listed, value, values
 from horsies.web.pages.frame import Viewer, not_found, viewer_of
 from horsies.web.render import render
 from horsies.web.screens import Screen
 
-MOST_NAMED = 10
 WHY_NOT = {
     "TASK_NOT_FOUND": "there is no such task any more",
     "TASK_NOT_CANCELLABLE": "they have ended, or run",
@@ -36,86 +36,11 @@ WHY_NOT = {
     "TASK_ALREADY_THERE": "they are there already",
     "TASK_REFUSED_BY_DATABASE": "the database refuses them",
 }
-FieldType: TypeAlias = Literal["text", "number", "flag", "json"]
-
-
-@dataclass(frozen=True, slots=True)
-class FormField:
-    """A value of the request; `type` says what it becomes in its JSON body."""
-
-    name: str
-    value: Any = ""
-    label: str = ""
-    type: FieldType = "text"
-    is_hidden: bool = False
-    is_required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Dialog:
-    """What would happen, and the request that makes it happen; without `api` nothing can be done."""
-
-    title: str
-    sentences: Sequence[str]
-    api: str = ""
-    confirm: str = "Do it"
-    said: str = "Done."
-    fields: Sequence[FormField] = ()
-    columns: Sequence[str] = ()
-    rows: Sequence[Sequence[Any]] = ()
-    more: int = 0
-    is_dangerous: bool = False
-
-
-DialogMaker: TypeAlias = Callable[[Viewer], Awaitable[Dialog]]
-
-
-def _values(viewer: Viewer, name: str) -> list[str]:
-    """A parameter exactly as it is given, because something is done to what it names: a name may end with a space, or
-    have a line break in it. Empty values are left out."""
-    return [value for value in dict.fromkeys(viewer.request.query_params.getlist(name)) if value]
-
-
-def _value(viewer: Viewer, name: str) -> str:
-    if len(values := _values(viewer, name)) != 1:
-        raise Refusal(422, "INVALID_ARGUMENT", f"{name} must be given once")
-    return values[0]
-
-
-def _listed(name: str, values: Sequence[str]) -> FormField:
-    """These values and no others, whatever is in them."""
-    return FormField(name, json.dumps(values), type="json", is_hidden=True)
-
-
-async def cancel_task(viewer: Viewer) -> Dialog:
-    task = await viewer.read(monitoring.get_task_detail, _value(viewer, "id"))
-    is_running = task.status is TaskStatus.RUNNING
-    stops = "It is running: its code is stopped, softly at first." if is_running else "It does not run then."
-    return Dialog(
-        f"Cancel {visible(task.task_name)}?",
-        [f"Task {task.task_id} is {task.status.value}. {stops}", "A cancelled task can be run again as a new one."],
-        viewer.path("api", "tasks", task.task_id, "cancel"),
-        "Cancel and stop its code" if is_running else "Cancel it",
-        "The task is cancelled.",
-        [FormField("include_running", "true" if is_running else "false", type="flag", is_hidden=True)],
-        is_dangerous=True,
-    )
-
-
-async def rerun_task(viewer: Viewer) -> Dialog:
-    task = await viewer.read(monitoring.get_task_detail, _value(viewer, "id"))
-    return Dialog(
-        f"Run {visible(task.task_name)} again?",
-        [f"A new task with the same arguments is sent to queue {task.queue_name}. This one stays as it is."],
-        viewer.path("api", "tasks", task.task_id, "rerun"),
-        "Run it again",
-        "A new task was sent.",
-    )
 
 
 def _ids(viewer: Viewer) -> list[str]:
     """The selected tasks."""
-    if not (found := _values(viewer, "ids")):
+    if not (found := values(viewer, "ids")):
         raise Refusal(422, "INVALID_ARGUMENT", "no task is selected")
     return found[:MOST_IDS]
 
@@ -153,7 +78,7 @@ async def cancel_tasks(viewer: Viewer) -> Dialog:
         api=viewer.path("api", "bulk", "cancel"),
         confirm="Cancel them",
         said="The tasks are cancelled.",
-        fields=[_listed("ids", ids), FormField("include_running", True, "also those that are running", "flag")],
+        fields=[listed("ids", ids), FormField("include_running", True, "also those that are running", "flag")],
         is_dangerous=True,
     )
 
@@ -169,13 +94,13 @@ async def rerun_tasks(viewer: Viewer) -> Dialog:
         api=viewer.path("api", "bulk", "rerun"),
         confirm="Run them again",
         said="New tasks were sent.",
-        fields=[_listed("ids", ids)],
+        fields=[listed("ids", ids)],
     )
 
 
 async def rerun_group(viewer: Viewer) -> Dialog:
     """The failed tasks of a name and code."""
-    names, codes = _values(viewer, "name"), _values(viewer, "code")
+    names, codes = values(viewer, "name"), values(viewer, "code")
     if not names or not codes:
         raise Refusal(422, "INVALID_ARGUMENT", "a group of failures has a task name and an error code")
     result = await monitoring.rerun_tasks(
@@ -190,7 +115,7 @@ async def rerun_group(viewer: Viewer) -> Dialog:
         api=viewer.path("api", "bulk", "rerun"),
         confirm="Run them again",
         said="New tasks were sent.",
-        fields=[_listed("task_names", names), _listed("error_codes", codes)],
+        fields=[listed("task_names", names), listed("error_codes", codes)],
     )
 
 
@@ -206,47 +131,10 @@ async def move_tasks(viewer: Viewer) -> Dialog:
         confirm="Move them",
         said="The tasks are moved.",
         fields=[
-            _listed("ids", ids),
+            listed("ids", ids),
             FormField("queue", "", "New queue"),
             FormField("priority", "", "New priority (1 is first)", "number"),
         ],
-    )
-
-
-def _workflow(
-    action: str, title: str, sentence: str, confirm: str, said: str, *, is_dangerous: bool = False
-) -> DialogMaker:
-    async def make(viewer: Viewer) -> Dialog:
-        run = (await viewer.read(monitoring.get_workflow_run, _value(viewer, "id"))).run
-        return Dialog(
-            f"{title} {visible(run.name)}?",
-            [f"Workflow {run.workflow_id} is {run.status.value}, with {run.open_nodes} open nodes. {sentence}"],
-            viewer.path("api", "workflows", run.workflow_id, action),
-            confirm,
-            said,
-            is_dangerous=is_dangerous,
-        )
-
-    return make
-
-
-async def retry_workflow(viewer: Viewer) -> Dialog:
-    found = await viewer.read(monitoring.get_workflow_run, _value(viewer, "id"))
-    wanted = _values(viewer, "node")
-    failed = [node for node in found.nodes if node.task_index in set(found.failed_indexes)]
-    chosen = [node for node in failed if not wanted or node.node_id in wanted]
-    if not chosen:
-        raise not_found("failed node")
-    return Dialog(
-        f"Retry {len(chosen)} failed node{'s' if len(chosen) != 1 else ''} of {visible(found.run.name)}?",
-        ["They run again, and then those that were skipped because of them. What succeeded is kept."],
-        viewer.path("api", "workflows", found.run.workflow_id, "retry"),
-        "Retry",
-        "The failed nodes run again.",
-        [_listed("node_ids", wanted)] if wanted else [],
-        ("node", "task", "error"),
-        [(node.node_id, node.task_name, node.error_code) for node in chosen[:MOST_NAMED]],
-        max(0, len(chosen) - MOST_NAMED),
     )
 
 
@@ -275,7 +163,7 @@ async def sweep(viewer: Viewer) -> Dialog:
 
 def _schedule(action: str, sentence: str, said: str) -> DialogMaker:
     async def make(viewer: Viewer) -> Dialog:
-        name = _value(viewer, "name")
+        name = value(viewer, "name")
         path = viewer.path("api", "schedules", name, action)
         return Dialog(
             f"{action.capitalize()} schedule {visible(name)}?", [sentence], path, f"{action.capitalize()} it", said
@@ -285,9 +173,9 @@ def _schedule(action: str, sentence: str, said: str) -> DialogMaker:
 
 
 async def edit_schedule(viewer: Viewer) -> Dialog:
-    name = _value(viewer, "name")
-    listed = await viewer.read(monitoring.list_schedules)
-    found = next((one for one in listed if one.name == name and one.source == "database"), None)
+    name = value(viewer, "name")
+    schedules = await viewer.read(monitoring.list_schedules)
+    found = next((one for one in schedules if one.name == name and one.source == "database"), None)
     if found is None or found.definition is None:
         raise not_found("schedule that can be edited")
     pattern = json.dumps(found.definition.get("pattern"), indent=1)
@@ -306,7 +194,7 @@ async def edit_schedule(viewer: Viewer) -> Dialog:
 
 
 async def drain_worker(viewer: Viewer) -> Dialog:
-    worker_id = _value(viewer, "id")
+    worker_id = value(viewer, "id")
     found = next((one for one in await viewer.read(monitoring.list_workers) if one.worker_id == worker_id), None)
     if found is None:
         raise not_found("registered worker")
@@ -324,17 +212,18 @@ async def drain_worker(viewer: Viewer) -> Dialog:
 
 
 DIALOGS: Mapping[str, DialogMaker] = {
-    "cancel-task": cancel_task,
-    "rerun-task": rerun_task,
+    "cancel-task": task_dialogs.cancel_task,
+    "rerun-task": task_dialogs.rerun_task,
+    "run-task-now": task_dialogs.run_task_now,
     "cancel-tasks": cancel_tasks,
     "rerun-tasks": rerun_tasks,
     "rerun-group": rerun_group,
     "move-tasks": move_tasks,
-    "pause-workflow": _workflow(
+    "pause-workflow": workflow_dialogs.changing(
         "pause", "Pause", "What runs goes on to its end; no further node starts.", "Pause it", "The workflow is paused."
     ),
-    "resume-workflow": _workflow("resume", "Resume", "Its next nodes start.", "Resume it", "The workflow continues."),
-    "cancel-workflow": _workflow(
+    "resume-workflow": workflow_dialogs.resume_workflow,
+    "cancel-workflow": workflow_dialogs.changing(
         "cancel",
         "Cancel",
         "Its open nodes and its child workflows are cancelled; running code is stopped.",
@@ -342,7 +231,7 @@ DIALOGS: Mapping[str, DialogMaker] = {
         "The workflow is cancelled.",
         is_dangerous=True,
     ),
-    "retry-workflow": retry_workflow,
+    "retry-workflow": workflow_dialogs.retry_workflow,
     "sweep": sweep,
     "drain-worker": drain_worker,
     "pause-schedule": _schedule("pause", "It does not run until it is resumed.", "The schedule is paused."),

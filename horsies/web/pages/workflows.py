@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from horsies import monitoring
 from horsies.core.models.monitoring.tasks import WorkflowNodeInfo, WorkflowRunDetail
 from horsies.core.types import Ok, WorkflowStatus, WorkflowTaskStatus
 from horsies.web.pages.frame import Viewer, not_found, query, with_viewer
+from horsies.web.pages.standstill import standstill_of
 from horsies.web.pages.task import audit_of
 from horsies.web.payloads import tree, tree_of
 from horsies.web.screens import Screen
@@ -64,6 +66,7 @@ async def workflow(viewer: Viewer) -> Response:
     workflow_id = viewer.request.path_params["workflow_id"]
     run = await viewer.read(monitoring.get_workflow_run, workflow_id)
     opened = viewer.params("open")[:MOST_OPENED]
+    audit = await audit_of(viewer, workflow_id)
     return await viewer.show(
         "workflow.html",
         "Workflows",
@@ -72,8 +75,8 @@ async def workflow(viewer: Viewer) -> Response:
         run=run,
         opened=opened,
         hides=viewer.dashboard.config.hide_payloads,
-        audit=await audit_of(viewer, workflow_id),
-        drawn=lambda: drawn(viewer, run, opened),
+        audit=audit,
+        drawn=lambda: {**drawn(viewer, run, opened), "standstill": standstill_of(run, audit, viewer.now)},
     )
 
 
@@ -98,13 +101,21 @@ def drawn(viewer: Viewer, run: WorkflowRunDetail, opened: Sequence[str]) -> Mapp
         "failures": [key for _, key in graph.failures()],
         "timeline": timeline_svg(rows_of_run(run, to_node), title="Nodes over time", now=viewer.now),
         "shown_nodes": most_urgent(run.nodes),
-        "result": tree(run.result),
+        "result": None if has_only_error(run) else tree(run.result),
         "error": tree(run.error),
     }
 
 
 def _opening(viewer: Viewer, workflow_id: str, keys: Sequence[str]) -> str:
     return viewer.path("workflows", workflow_id) + query(open=list(dict.fromkeys(keys))) + "#graph"
+
+
+def has_only_error(run: WorkflowRunDetail) -> bool:
+    """Whether the result is nothing but the error, which is shown by itself."""
+    try:
+        return run.error is not None and json.loads(run.result or "null") == {"err": json.loads(run.error)}
+    except (ValueError, RecursionError):
+        return False
 
 
 def counts_of(run: WorkflowRunDetail) -> list[tuple[str, int]]:

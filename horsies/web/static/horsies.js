@@ -100,13 +100,14 @@
   addEventListener("pageshow", connect);
 
   // ------------------------------------------------------------------ saying something
-  function say(text, isBad = false) {
+  function say(text, isBad = false, link = "") {
     if (all(".toast").some((toast) => toast.textContent === text)) return; // it is being said
     const toast = document.createElement("div");
     toast.className = isBad ? "toast bad" : "toast";
     toast.textContent = text;
+    if (link) toast.append(" ", Object.assign(document.createElement("a"), { href: link, textContent: "Show it" }));
     document.getElementById("toasts").append(toast);
-    setTimeout(() => toast.remove(), isBad ? 12000 : 6000);
+    setTimeout(() => toast.remove(), isBad || link ? 12000 : 6000);
   }
 
   // ------------------------------------------------------------------ dialogs and actions
@@ -169,15 +170,15 @@
     pause = Number(event.detail.xhr.getResponseHeader("X-Horsies-Wait")) || pause;
     const form = event.detail.elt;
     if (event.detail.requestConfig.verb === "get" || !event.detail.successful) return;
+    const answer = JSON.parse(event.detail.xhr.responseText);
     dialog.close();
-    say(told(event.detail.xhr, form.dataset.said || "Done."));
+    say(told(answer, form.dataset), answer.status === "FAILED", form.dataset.link ? form.dataset.link + encodeURIComponent(answer.task_id) : "");
     clearSelection();
     refreshNow();
   });
-  // Many tasks may have moved on since the dialog asked about them.
-  function told(answer, said) {
-    const { changed, skipped } = JSON.parse(answer.responseText);
-    if (typeof changed !== "number") return said;
+  // What came of it: many tasks may have moved on since the dialog asked about them, and a workflow may have ended.
+  function told({ status, changed, skipped }, { said = "Done.", saidByStatus = "{}" }) {
+    if (typeof changed !== "number") return JSON.parse(saidByStatus)[status] || said;
     const left = Object.values(skipped || {}).reduce((sum, number) => sum + number, 0);
     return (changed ? `${said} ${changed.toLocaleString("en")} changed` : "Nothing was changed") + (left ? `, ${left.toLocaleString("en")} left alone.` : ".");
   }

@@ -25,13 +25,14 @@ BAR = 14.0
 TOP = 26.0
 SIZE = 11.0
 
-SpanKind: TypeAlias = Literal["waiting", "retrying", "running"]
+SpanKind: TypeAlias = Literal["waiting", "retrying", "running", "ahead"]
+_WAITED = ("waiting", "retrying")
 _OPEN = ("RUNNING", "CLAIMED", "ENQUEUED", "READY", "PENDING")
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineSpan:
-    """A part of a row. Without an end it is still going on."""
+    """A part of a row. Without an end it is still going on; `ahead` is what has not come yet."""
 
     kind: SpanKind
     start: datetime | None
@@ -73,18 +74,27 @@ def _spans_of(node: WorkflowNodeInfo) -> tuple[TimelineSpan, ...]:
     return tuple(spans)
 
 
-def rows_of_task(task: TaskDetail) -> list[TimelineRow]:
-    """A row for each attempt of a task, and one for what goes on now."""
+def rows_of_task(task: TaskDetail, now: datetime) -> list[TimelineRow]:
+    """A row for each attempt of a task, and one for what goes on now, or for how it ended without an attempt that was
+    written down: a task that is cancelled while it runs has none."""
     rows: list[TimelineRow] = []
-    since: datetime | None = task.enqueued_at or task.sent_at
-    for attempt in sorted(task.attempts, key=lambda one: one.attempt):
+    attempts = sorted(task.attempts, key=lambda one: one.attempt)
+    since = _first_due(task, attempts)
+    for attempt in attempts:
         rows.append(_attempt_row(attempt, since, is_first=not rows))
         since = attempt.finished_at or attempt.started_at or since
     if not task.status.is_terminal:
-        rows.append(_present_row(task, since, number=len(rows) + 1))
-    elif not rows:
-        rows.append(TimelineRow("waited", (TimelineSpan("waiting", since, task.ended_at or since),), str(task.status)))
+        rows.append(_present_row(task, since, len(rows) + 1, now))
+    elif (last := _unwritten_row(task, attempts, since)) is not None:
+        rows.append(last)
     return rows
+
+
+def _first_due(task: TaskDetail, attempts: Sequence[TaskAttemptInfo]) -> datetime | None:
+    """Since when it waited for its first attempt. A retry writes its own time over the first one."""
+    began = (attempts[0].started_at or attempts[0].finished_at) if attempts else task.started_at or task.ended_at
+    due = task.enqueued_at or task.sent_at
+    return task.sent_at if began is not None and due is not None and in_utc(due) > in_utc(began) else due
 
 
 def _attempt_row(attempt: TaskAttemptInfo, since: datetime | None, *, is_first: bool) -> TimelineRow:
@@ -95,11 +105,36 @@ def _attempt_row(attempt: TaskAttemptInfo, since: datetime | None, *, is_first: 
     return TimelineRow(f"attempt {attempt.attempt}", (waited, ran), status, note=attempt.error_code or "")
 
 
-def _present_row(task: TaskDetail, since: datetime | None, *, number: int) -> TimelineRow:
-    is_running = task.status is TaskStatus.RUNNING and task.started_at is not None
-    waited = TimelineSpan("waiting" if number == 1 else "retrying", since, task.started_at if is_running else None)
-    ran = (TimelineSpan("running", task.started_at, None, str(task.status)),) if is_running else ()
-    return TimelineRow(f"attempt {number}", (waited, *ran), str(task.status))
+def _present_row(task: TaskDetail, since: datetime | None, number: int, now: datetime) -> TimelineRow:
+    name, status = f"attempt {number}", str(task.status)
+    kind: SpanKind = "waiting" if number == 1 else "retrying"
+    if task.status is TaskStatus.RUNNING and task.started_at is not None:
+        ran = TimelineSpan("running", task.started_at, None, status)
+        return TimelineRow(name, (TimelineSpan(kind, since, task.started_at), ran), status)
+    due = max((in_utc(one) for one in (task.enqueued_at, task.next_retry_at) if one is not None), default=None)
+    if due is None or due <= in_utc(now):
+        return TimelineRow(name, (TimelineSpan(kind, since, None),), status)
+    waited = TimelineSpan(kind, task.sent_at if number == 1 else since, now)
+    return TimelineRow(name, (waited, TimelineSpan("ahead", now, due)), status)
+
+
+def _unwritten_row(task: TaskDetail, attempts: Sequence[TaskAttemptInfo], since: datetime | None) -> TimelineRow | None:
+    status, began = str(task.status), task.started_at
+    kind: SpanKind = "retrying" if attempts else "waiting"
+    if began is not None and not any(_is_of(attempt, began) for attempt in attempts):
+        ran = TimelineSpan("running", began, task.ended_at or began, status)
+        name = f"attempt {attempts[-1].attempt + 1 if attempts else 1}"
+        return TimelineRow(name, (TimelineSpan(kind, since, began), ran), status, note=task.error_code or "")
+    has_waited_again = began is None and task.status in (TaskStatus.CANCELLED, TaskStatus.EXPIRED)
+    if attempts and not has_waited_again:
+        return None
+    return TimelineRow("waited", (TimelineSpan(kind, since, task.ended_at or since),), status)
+
+
+def _is_of(attempt: TaskAttemptInfo, began: datetime) -> bool:
+    """Whether this attempt is the run that began then."""
+    known = (attempt.started_at, attempt.finished_at)
+    return any(time is not None and in_utc(time) >= in_utc(began) for time in known)
 
 
 def timeline_svg(
@@ -159,7 +194,7 @@ def _drawn(row: TimelineRow, now: datetime) -> _Drawn | None:
         if span.start is not None:
             start = in_utc(span.start)
             spans.append((span, start, max(start, in_utc(span.end or now))))
-    is_open = any(span.end is None for span, _, _ in spans)
+    is_open = any(span.end is None or span.kind == "ahead" for span, _, _ in spans)
     return _Drawn(row, tuple(spans), is_open) if spans else None
 
 
@@ -245,10 +280,13 @@ def _length(one: _Drawn, scale: _Scale, y: float) -> tuple[Svg, ...]:
 
 
 def _row_in_words(one: _Drawn) -> str:
-    waited = sum(seconds_between(start, end) for span, start, end in one.spans if span.kind != "running")
+    waited = sum(seconds_between(start, end) for span, start, end in one.spans if span.kind in _WAITED)
+    ahead = sum(seconds_between(start, end) for span, start, end in one.spans if span.kind == "ahead")
     parts = [one.row.status.lower() or "unknown", *([one.row.note[:80]] if one.row.note else [])]
     if waited:
         parts.append(f"waited {human_seconds(waited)}")
+    if ahead:
+        parts.append(f"due in {human_seconds(ahead)}")
     if any(span.kind == "running" for span, _, _ in one.spans):
         parts.append(f"ran {human_seconds(one.running)}" + (" so far" if one.is_open else ""))
     return f"{one.row.label[:120]}: {', '.join(parts)}"

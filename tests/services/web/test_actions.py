@@ -82,7 +82,7 @@ async def test_m63_a_workflow_is_paused_resumed_and_cancelled(database_url: str,
                 ("cancel", "CANCELLED", "WORKFLOW_HAS_ENDED"),
             ]:
                 done = await board.act(f"/api/workflows/{flow}/{action}")
-                assert done.json() == {"workflow_id": flow, "action": action}
+                assert done.json() == {"workflow_id": flow, "action": action, "status": status}
                 assert await workflow_status(db, flow) == status
                 assert refusal(await board.act(f"/api/workflows/{flow}/{action}")) == (409, again)
             assert refusal(await board.act("/api/workflows/nothing/pause")) == (404, "WORKFLOW_NOT_FOUND")
@@ -98,7 +98,7 @@ async def test_m63_failed_nodes_of_a_workflow_are_retried(database_url: str, db:
             "NOTHING_TO_RETRY",
         )
         done = await board.act(f"/api/workflows/{flow}/retry", {"node_ids": ["a"]})
-        assert done.json() == {"workflow_id": flow, "action": "retry"}
+        assert done.json() == {"workflow_id": flow, "action": "retry", "status": "RUNNING"}
         rows = await db.execute(
             "SELECT node_id, status FROM horsies_workflow_tasks WHERE workflow_id = %s ORDER BY 1", [flow]
         )

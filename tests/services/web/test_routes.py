@@ -51,8 +51,9 @@ DOCUMENTED = {
     "GET schedules",
 }  # fmt: skip
 OURS = {
-    "POST tasks/{task_id}/rerun", "POST workflows/{workflow_id}/retry", "GET explain/{id}", "GET queues",
-    "GET snapshot", "GET openapi.json", "POST bulk/cancel", "POST bulk/rerun", "POST bulk/move",
+    "POST tasks/{task_id}/rerun", "POST tasks/{task_id}/run-now", "POST workflows/{workflow_id}/retry",
+    "GET explain/{id}", "GET queues", "GET snapshot",
+    "GET openapi.json", "POST bulk/cancel", "POST bulk/rerun", "POST bulk/move",
     "GET tasks/{task_id}/logs", "GET statistics", "GET failures", "GET audit", "POST workers/{worker_id}/drain",
     "POST schedules/{name}/pause", "POST schedules/{name}/resume", "POST schedules/{name}/trigger",
     "POST schedules/{name}/edit",

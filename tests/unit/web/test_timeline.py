@@ -113,7 +113,7 @@ def test_m91_a_run_gives_the_nodes_of_its_graph() -> None:
 
 def test_m91_attempts_wait_run_and_wait_again() -> None:
     task = a_task(TaskStatus.PENDING, an_attempt(2, -50, -40), an_attempt(1, -90, -80))
-    rows = rows_of_task(task)
+    rows = rows_of_task(task, NOW)
     assert [row.label for row in rows] == ["attempt 1", "attempt 2", "attempt 3"]
     assert [[(span.kind, span.start, span.end) for span in row.spans] for row in rows] == [
         [("waiting", at(-100), at(-90)), ("running", at(-90), at(-80))],
@@ -125,18 +125,57 @@ def test_m91_attempts_wait_run_and_wait_again() -> None:
 
 
 def test_m91_a_running_task_reaches_the_present() -> None:
-    rows = rows_of_task(a_task(TaskStatus.RUNNING, an_attempt(1, -90, -80), started_at=at(-30)))
+    rows = rows_of_task(a_task(TaskStatus.RUNNING, an_attempt(1, -90, -80), started_at=at(-30)), NOW)
     assert [(span.kind, span.end) for span in rows[-1].spans] == [("retrying", at(-30)), ("running", None)]
 
 
 def test_m91_a_task_that_ended_before_it_ran_only_waited() -> None:
-    (row,) = rows_of_task(a_task(TaskStatus.CANCELLED, ended_at=at(-10)))
+    (row,) = rows_of_task(a_task(TaskStatus.CANCELLED, ended_at=at(-10)), NOW)
     assert [(span.kind, span.start, span.end) for span in row.spans] == [("waiting", at(-100), at(-10))]
+
+
+def spans_of(task: TaskDetail) -> list[tuple[str, list[tuple[str, datetime | None, datetime | None]]]]:
+    rows = rows_of_task(task, NOW)
+    return [(row.label, [(span.kind, span.start, span.end) for span in row.spans]) for row in rows]
+
+
+def test_m91_a_task_that_is_not_due_reaches_from_its_sending_to_that_time() -> None:
+    task = a_task(TaskStatus.PENDING, sent_at=at(-60), enqueued_at=at(86_400))
+    assert spans_of(task) == [("attempt 1", [("waiting", at(-60), NOW), ("ahead", NOW, at(86_400))])]
+    picture = timeline_svg(rows_of_task(task, NOW), title="t", now=NOW)
+    root = read(picture)
+    assert len(by_class(root, "now")) == 1 and "1 d" in texts(root), "the axis reaches to the time when it is due"
+    assert "waited 1 min, due in 1 d" in picture
+
+
+def test_m91_a_retry_that_is_to_come_does_not_move_what_was() -> None:
+    """The time of the retry is in the column that had the first time."""
+    due = {"enqueued_at": at(50), "next_retry_at": at(50)}
+    assert spans_of(a_task(TaskStatus.PENDING, an_attempt(1, -90, -80), **due)) == [
+        ("attempt 1", [("waiting", at(-100), at(-90)), ("running", at(-90), at(-80))]),
+        ("attempt 2", [("retrying", at(-80), NOW), ("ahead", NOW, at(50))]),
+    ]
+
+
+def test_m91_a_run_that_was_cancelled_is_a_run() -> None:
+    cancelled = a_task(TaskStatus.CANCELLED, started_at=at(-60), ended_at=at(-10), error_code="TASK_CANCELLED")
+    assert spans_of(cancelled) == [("attempt 1", [("waiting", at(-100), at(-60)), ("running", at(-60), at(-10))])]
+    again = a_task(TaskStatus.CANCELLED, an_attempt(1, -90, -80), started_at=at(-60), ended_at=at(-10))
+    assert spans_of(again)[1] == ("attempt 2", [("retrying", at(-80), at(-60)), ("running", at(-60), at(-10))])
+    written = a_task(TaskStatus.FAILED, an_attempt(1, -90, -80), started_at=at(-90), ended_at=at(-80))
+    assert len(spans_of(written)) == 1
+
+
+def test_m91_a_task_that_was_cancelled_before_its_time_waited_until_then() -> None:
+    early = a_task(TaskStatus.CANCELLED, enqueued_at=at(86_400), ended_at=at(-10))
+    assert spans_of(early) == [("waited", [("waiting", at(-100), at(-10))])]
+    retried = a_task(TaskStatus.CANCELLED, an_attempt(1, -90, -80), enqueued_at=at(50), ended_at=at(-10))
+    assert spans_of(retried)[1] == ("waited", [("retrying", at(-80), at(-10))])
 
 
 def test_m91_attempts_without_times_do_not_matter() -> None:
     rows = rows_of_task(
-        a_task(TaskStatus.FAILED, an_attempt(1, None, None), an_attempt(2, None, -5), an_attempt(3, -4, None))
+        a_task(TaskStatus.FAILED, an_attempt(1, None, None), an_attempt(2, None, -5), an_attempt(3, -4, None)), NOW
     )
     root = read(timeline_svg(rows, title="t", now=NOW))
     assert len(by_class(root, "row")) == 3
@@ -164,7 +203,9 @@ def test_m91_nothing_is_said_so(rows: list[TimelineRow], said: str) -> None:
 times = st.none() | st.datetimes(
     min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.sampled_from((None, UTC, timezone.max))
 )
-spans = st.builds(TimelineSpan, st.sampled_from(("waiting", "retrying", "running")), times, times, st.just("RUNNING"))
+spans = st.builds(
+    TimelineSpan, st.sampled_from(("waiting", "retrying", "running", "ahead")), times, times, st.just("RUNNING")
+)
 rows = st.builds(
     TimelineRow, st.text(max_size=5), st.lists(spans, max_size=3).map(tuple), st.sampled_from(("FAILED", "?"))
 )

@@ -254,6 +254,8 @@ class WorkflowNodeInfo:
     enqueued_at: datetime | None
     started_at: datetime | None
     completed_at: datetime | None
+    min_success: int | None = None
+    allow_failed_deps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
