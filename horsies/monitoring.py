@@ -7,8 +7,8 @@ from horsies.core.brokers.actions import (
 )
 from horsies.core.models.monitoring.bulk import BulkResult
 from horsies.core.models.monitoring.cluster import (
-    ActiveWorkerInfo, DatabaseFacts, Explanation, LivenessReport, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount,
-    Why, WorkerHistoryPoint, WorkerPingInfo, WorkerStateInfo,
+    ActiveWorkerInfo, Alert, DatabaseFacts, Explanation, LivenessReport, QueueInfo, ScheduleStateInfo, Snapshot,
+    TaskCount, Why, WorkerHistoryPoint, WorkerPingInfo, WorkerStateInfo,
 )
 from horsies.core.models.monitoring.history import (
     AuditEntry, AuditOutcome, AuditPage, FailureGroup, FailureReport, RollupPoint, RollupSeries,
@@ -31,10 +31,12 @@ from horsies.core.monitoring.snapshot import take_snapshot
 from horsies.core.monitoring.task_queries import (
     get_task_detail, get_task_summaries, list_tasks, task_breakdown, task_facets, task_stats,
 )
+from horsies.core.monitoring.troubles import list_alerts
 # fmt: on
 
 __all__ = [
     "ActiveWorkerInfo",
+    "Alert",
     "AuditEntry",
     "AuditOutcome",
     "AuditPage",
@@ -98,6 +100,7 @@ __all__ = [
     "get_workflow_node",
     "get_workflow_run",
     "list_active_workers",
+    "list_alerts",
     "list_audit",
     "list_failures",
     "list_schedules",

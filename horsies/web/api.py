@@ -362,6 +362,7 @@ READS: tuple[Endpoint, ...] = (
         LIMIT,
         Param("after", Text | None, "the next_cursor of the page before", None),
     ),
+    _get("alerts", "What is wrong now, the worst first.", tuple[cluster.Alert, ...], query(monitoring.list_alerts)),
     _get("queues", "Each queue right now.", QueueList, queues, EXACT),
     _get("snapshot", "Everything at one moment.", cluster.Snapshot, snapshot, EXACT),
     _get(

@@ -78,6 +78,11 @@ def _rounded(value: int) -> int:
     return round(value, 2 - len(str(abs(value))))
 
 
+def of(value: int | None, one: str, many: str = "") -> str:
+    """`1 task`, `12,345 tasks`."""
+    return f"{number(value)} {one if value == 1 else many or f'{one}s'}"
+
+
 def word(value: Any) -> str:
     """A state or another enum in small letters: also the end of its class in the style sheet."""
     said = str(value.value if isinstance(value, Enum) else value).lower()
@@ -151,6 +156,7 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "moment": moment,
     "node_progress": node_progress,
     "number": number,
+    "of": of,
     "progress": progress,
     "ran": ran,
     "short_id": short_id,

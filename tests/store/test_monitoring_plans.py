@@ -22,7 +22,7 @@ from horsies.core.db.connections import BY_INDEX
 from horsies.core.db.pool import Connection
 from horsies.core.monitoring import windows
 from horsies.core.monitoring.filters import TaskFilter, order, page
-from horsies.core.store import audit, many, monitoring, rollup
+from horsies.core.store import audit, many, monitoring, rollup, troubles
 from horsies.core.types import WorkflowStatus
 from tests.conftest import fresh_database
 from tests.heavy import VARIABLE
@@ -259,6 +259,11 @@ LOOKS: dict[str, Look] = {
     "ended of late": Look(lambda conn: monitoring.ended(conn, timedelta(days=30), most=BOUND), BOUND),
     "open workflows": Look(lambda conn: monitoring.open_workflows(conn, most=20), runs=60),
     "workers": Look(lambda conn: monitoring.workers(conn, most=100)),
+    # What is wrong.
+    "held tasks": Look(lambda conn: troubles.held_tasks(conn, most=100), 100),
+    "stopped workflows": Look(lambda conn: troubles.stopped_workflows(conn, timedelta(days=30), most=100), runs=200),
+    "bad ends": Look(lambda conn: troubles.bad_ends(conn, timedelta(hours=20), lost=["e"], most=50)),
+    "run times": Look(lambda conn: troubles.run_times(conn, timedelta(days=30), ["t1"], most=50)),
     # Statistics.
     "chart of minutes": Look(a_chart(60)),
     "chart of hours": Look(a_chart(3_600, queues=["q1"])),

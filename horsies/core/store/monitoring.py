@@ -180,10 +180,17 @@ async def waiting_sample(conn: Connection, queues: Sequence[str], *, pages: int)
     return [WaitingCount(*row)._replace(is_cut=True) for row in await cursor.fetchall()]
 
 
-async def oldest_due(conn: Connection, queues: Sequence[str]) -> dict[str, float]:
-    """For how long the oldest due task of each queue has been due."""
+class OldestDue(NamedTuple):
+    """The task of a queue that has been due for longest, and for how long."""
+
+    seconds: float
+    task_id: str
+
+
+async def oldest_due(conn: Connection, queues: Sequence[str]) -> dict[str, OldestDue]:
+    """The oldest due task of each queue that has one."""
     cursor = await conn.execute(load("monitoring/oldest_due"), {"queues": list(queues)}, prepare=False)
-    return dict(await cursor.fetchall())
+    return {queue: OldestDue(seconds, task_id) for queue, seconds, task_id in await cursor.fetchall()}
 
 
 class InFlightCount(NamedTuple):
