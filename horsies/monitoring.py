@@ -15,8 +15,8 @@ from horsies.core.models.monitoring.history import (
 )
 from horsies.core.models.monitoring.tasks import (
     Breakdown, ErrorCategory, ErrorFacet, Facets, FacetValue, GroupBy, GroupRow, MonitoringErrorCode,
-    MonitoringQueryError, MonitoringResult, SortBy, SortDir, StatusCount, TaskDetail, TaskListPage, TaskSummary,
-    WorkflowEdge, WorkflowNodeInfo, WorkflowRunDetail, WorkflowRunSummary, WorkflowTaskDetail, to_jsonable,
+    MonitoringQueryError, MonitoringResult, SortBy, SortDir, StatusCount, TaskArguments, TaskDetail, TaskListPage,
+    TaskSummary, WorkflowEdge, WorkflowNodeInfo, WorkflowRunDetail, WorkflowRunSummary, WorkflowTaskDetail, to_jsonable,
 )
 from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.monitoring.audit import Deed, audited, list_audit, record_audit
@@ -29,7 +29,7 @@ from horsies.core.monitoring.queries import (
 from horsies.core.monitoring.rollups import list_failures, read_rollup
 from horsies.core.monitoring.snapshot import take_snapshot
 from horsies.core.monitoring.task_queries import (
-    get_task_detail, get_task_summaries, list_tasks, task_breakdown, task_facets, task_stats,
+    get_task_arguments, get_task_detail, get_task_summaries, list_tasks, task_breakdown, task_facets, task_stats,
 )
 from horsies.core.monitoring.troubles import list_alerts
 # fmt: on
@@ -69,6 +69,7 @@ __all__ = [
     "TaskActionErrorCode",
     "TaskActionResult",
     "TaskAttemptInfo",
+    "TaskArguments",
     "TaskCancelled",
     "TaskCount",
     "TaskDetail",
@@ -94,6 +95,7 @@ __all__ = [
     "cancel_tasks",
     "drain_worker",
     "explain_task",
+    "get_task_arguments",
     "get_task_detail",
     "get_task_summaries",
     "get_worker_history",

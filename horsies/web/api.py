@@ -184,6 +184,8 @@ AGES_AND_KEYS = (
     Param("sent_before", Moment | None, "only tasks that were sent before", None),
     Param("id_prefix", Text | None, "only tasks whose id begins like this", None),
     Param("idempotency_key", Text | None, "only tasks with this idempotency key", None),
+    Param("id_suffix", Text | None, "only tasks whose id ends like this", None),
+    Param("uncoded_only", bool, "only tasks without an error code", False),
 )
 PAGE = (
     Param("sort_by", tasks.SortBy, "the order; some need certain statuses", "id"),

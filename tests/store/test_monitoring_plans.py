@@ -221,6 +221,9 @@ LOOKS: dict[str, Look] = {
     "page before an hour ago": Look(a_page(sent_before=AN_HOUR_AGO), LIMIT),
     "page of an hour that ended": Look(a_page("ended_at", statuses=ENDED, sent_after=AN_HOUR_AGO), BOUND),
     "page of a prefix": Look(a_page(id_prefix="0198c5de-0"), 2),
+    "page of an end": Look(a_page(id_suffix="77"), BOUND),
+    "page of a prefix and an end": Look(a_page(id_prefix="0198c5de-0", id_suffix="77"), 2),
+    "page of failures without a code": Look(a_page("ended_at", statuses=["FAILED"], uncoded_only=True), BOUND),
     "count before an hour ago": Look(a_count(sent_before=AN_HOUR_AGO), 2 * KEYED),
     "count of a prefix": Look(a_count(id_prefix="0198c5de-0"), 2),
     "key": Look(lambda conn: monitoring.keyed(conn, "k7", None, most=100), 40),
@@ -244,6 +247,7 @@ LOOKS: dict[str, Look] = {
     "groups of what runs": Look(a_tally("in_flight"), IN_FLIGHT),
     # One of them.
     "detail": Look(lambda conn: monitoring.task_detail(conn, ONE), 1),
+    "arguments of some": Look(lambda conn: monitoring.arguments(conn, SOME, most=1_000), len(SOME)),
     "some by their ids": Look(lambda conn: monitoring.tasks_by_id(conn, SOME), len(SOME)),
     "which of some were sent again": Look(lambda conn: many.sent_again(conn, SOME), 2 * len(SOME)),
     "why a task waits": Look(lambda conn: why(conn, NEXT), IN_FLIGHT + 2 + BOUND),

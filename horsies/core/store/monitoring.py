@@ -45,6 +45,13 @@ async def tasks_by_id(conn: Connection, ids: Sequence[str]) -> list[models.TaskS
         return [_summary(row) for row in await cursor.fetchall()]
 
 
+async def arguments(conn: Connection, ids: Sequence[str], *, most: int) -> tuple[models.TaskArguments, ...]:
+    """The arguments of these tasks, each cut to so many characters."""
+    wanted = {"ids": texts(ids), "most": most}
+    rows = await (await conn.execute(load("monitoring/arguments"), wanted, prepare=False)).fetchall()
+    return tuple([models.TaskArguments(*row) for row in rows])
+
+
 async def keyed(conn: Connection, key: str, task_names: list[str] | None, *, most: int) -> list[str]:
     """The ids of the tasks with this idempotency key, of these names or of any."""
     wanted = {"key": key, "task_names": task_names, "most": most}

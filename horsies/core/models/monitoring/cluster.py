@@ -196,9 +196,9 @@ AlertLevel: TypeAlias = Literal["bad", "warn"]
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that is wrong: how bad it is, what kind of thing, about what, and a sentence. `bad` is what stands still
-    or is lost, or soon will; `warn` is what has failed, was stopped by a person, or should be looked at. `task_id` and
-    `workflow_id` name one that it is about."""
+    """Something that is wrong: how bad it is, what kind of thing, about what, and a sentence. `bad` is what stands
+    still or is lost, or soon will; `warn` is what has failed, was stopped by a person, or should be looked at.
+    `task_id` and `workflow_id` name one that it is about."""
 
     level: AlertLevel
     kind: str
