@@ -137,11 +137,11 @@ def _written(payload: str | None, kind: type) -> str:
         value = json.loads(payload)
     except (ValueError, RecursionError):
         return payload
-    if not isinstance(value, kind):
-        return "" if value is None else payload
-    if isinstance(value, dict):
+    if kind is dict and isinstance(value, dict):
         return ", ".join(f"{name}={_json(one)}" for name, one in value.items())
-    return ", ".join(map(_json, value))
+    if kind is not list or not isinstance(value, list):
+        return "" if value is None else payload
+    return ", ".join(_json(one) for one in value)
 
 
 def _json(value: Any) -> str:

@@ -272,6 +272,7 @@ LOOKS: dict[str, Look] = {
     "chart of minutes": Look(a_chart(60)),
     "chart of hours": Look(a_chart(3_600, queues=["q1"])),
     "failures": Look(lambda conn: rollup.failures(conn, a_window(600), limit=5), 10),
+    "tasks that failed": Look(lambda conn: rollup.failed_tasks(conn, a_window(3_600), most=BOUND, ids=20), BOUND),
     # What people did.
     "audit": Look(an_audit()),
     "audit of a task": Look(an_audit(target_id="t7")),
