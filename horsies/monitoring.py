@@ -8,16 +8,16 @@ from horsies.core.brokers.actions import (
 )
 from horsies.core.models.monitoring.bulk import BulkResult
 from horsies.core.models.monitoring.cluster import (
-    ActiveWorkerInfo, DatabaseFacts, Explanation, LivenessReport, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount,
-    Why, WorkerHistoryPoint, WorkerPingInfo, WorkerStateInfo,
+    ActiveWorkerInfo, Alert, DatabaseFacts, Explanation, LivenessReport, QueueInfo, ScheduleStateInfo, Snapshot,
+    TaskCount, Why, WorkerHistoryPoint, WorkerPingInfo, WorkerStateInfo,
 )
 from horsies.core.models.monitoring.history import (
     AuditEntry, AuditOutcome, AuditPage, FailureGroup, FailureReport, RollupPoint, RollupSeries,
 )
 from horsies.core.models.monitoring.tasks import (
     Breakdown, ErrorCategory, ErrorFacet, Facets, FacetValue, GroupBy, GroupRow, MonitoringErrorCode,
-    MonitoringQueryError, MonitoringResult, SortBy, SortDir, StatusCount, TaskDetail, TaskListPage, TaskSummary,
-    WorkflowEdge, WorkflowNodeInfo, WorkflowRunDetail, WorkflowRunSummary, WorkflowTaskDetail, to_jsonable,
+    MonitoringQueryError, MonitoringResult, SortBy, SortDir, StatusCount, TaskArguments, TaskDetail, TaskListPage,
+    TaskSummary, WorkflowEdge, WorkflowNodeInfo, WorkflowRunDetail, WorkflowRunSummary, WorkflowTaskDetail, to_jsonable,
 )
 from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.monitoring.audit import Deed, audited, list_audit, record_audit
@@ -30,12 +30,14 @@ from horsies.core.monitoring.queries import (
 from horsies.core.monitoring.rollups import list_failures, read_rollup
 from horsies.core.monitoring.snapshot import take_snapshot
 from horsies.core.monitoring.task_queries import (
-    get_task_detail, get_task_summaries, list_tasks, task_breakdown, task_facets, task_stats,
+    get_task_arguments, get_task_detail, get_task_summaries, list_tasks, task_breakdown, task_facets, task_stats,
 )
+from horsies.core.monitoring.troubles import list_alerts
 # fmt: on
 
 __all__ = [
     "ActiveWorkerInfo",
+    "Alert",
     "AuditEntry",
     "AuditOutcome",
     "AuditPage",
@@ -68,6 +70,7 @@ __all__ = [
     "TaskActionErrorCode",
     "TaskActionResult",
     "TaskAttemptInfo",
+    "TaskArguments",
     "TaskCancelled",
     "TaskCount",
     "TaskDetail",
@@ -95,12 +98,14 @@ __all__ = [
     "cancel_tasks",
     "drain_worker",
     "explain_task",
+    "get_task_arguments",
     "get_task_detail",
     "get_task_summaries",
     "get_worker_history",
     "get_workflow_node",
     "get_workflow_run",
     "list_active_workers",
+    "list_alerts",
     "list_audit",
     "list_failures",
     "list_schedules",

@@ -36,6 +36,7 @@ class WebOptions:
     token_file: Path | None
     enable_actions: bool
     allowed_hosts: tuple[str, ...]
+    mask: tuple[str, ...]
     hide_payloads: bool
     session_database_url: str | None
     is_pooled: bool
@@ -74,6 +75,13 @@ def web(
             help="A host name under which the dashboard is called; can be given several times.",
         ),
     ] = None,
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Show *** for the values of arguments and fields with this name; can be given several times.",
+        ),
+    ] = None,
     hide_payloads: Annotated[
         bool, typer.Option("--hide-payloads", help="Show no arguments, results, options and error texts.")
     ] = False,
@@ -100,6 +108,7 @@ def web(
         token_file=token_file,
         enable_actions=enable_actions,
         allowed_hosts=tuple(allowed_host or ()),
+        mask=tuple(mask or ()),
         hide_payloads=hide_payloads,
         session_database_url=session_database_url,
         is_pooled=pgbouncer_transaction_mode,

@@ -17,6 +17,7 @@ from horsies.core.checks import require_sound
 from horsies.core.models.broker import PostgresConfig, driver_url
 from horsies.core.text import visible
 from horsies.web import AllowAll, AuthPolicy, Token, TrustedHeader, WebConfig, create_monitoring_app, server
+from horsies.web.config import LOOPBACK_NAMES
 
 
 def run(options: WebOptions) -> int:
@@ -24,15 +25,21 @@ def run(options: WebOptions) -> int:
     addresses = server.addresses_of(options.host)
     _refuse_open_door(options, is_private=server.are_loopback(addresses))
     policy = _policy(options)
-    config = WebConfig(enable_actions=options.enable_actions, hide_payloads=options.hide_payloads)
-    if options.allowed_hosts:
-        config = WebConfig(config.enable_actions, options.allowed_hosts, hide_payloads=config.hide_payloads)
-    app = create_monitoring_app(_source(options), auth_policy=policy, config=config)
+    app = create_monitoring_app(_source(options), auth_policy=policy, config=config_of(options))
     logs.configure()
     sockets = server.listen(options.host, addresses, options.port)
     url = server.url_of(options.host, sockets)
     asyncio.run(server.serve(app, sockets, lambda: output.say(f"dashboard: {url}")))
     return 0
+
+
+def config_of(options: WebOptions) -> WebConfig:
+    return WebConfig(
+        enable_actions=options.enable_actions,
+        allowed_hosts=options.allowed_hosts or LOOPBACK_NAMES,
+        mask=options.mask or None,
+        hide_payloads=options.hide_payloads,
+    )
 
 
 def _refuse_open_door(options: WebOptions, *, is_private: bool) -> None:

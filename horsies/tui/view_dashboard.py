@@ -12,8 +12,8 @@ from typing import Any
 
 from horsies.cli.output import count, duration
 from horsies.cli.tables import Column
-from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot, WorkerHistoryPoint
-from horsies.core.monitoring.alerts import Alert, Capacity, capacity
+from horsies.core.models.monitoring.cluster import Alert, QueueInfo, Snapshot, WorkerHistoryPoint
+from horsies.core.monitoring.alerts import Capacity, capacity
 from horsies.core.text import visible
 from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
 from horsies.tui import charts

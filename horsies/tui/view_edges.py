@@ -9,7 +9,7 @@ from datetime import datetime
 
 from horsies.cli.output import duration
 from horsies.core.db import hint_for
-from horsies.core.monitoring.alerts import Alert
+from horsies.core.models.monitoring.cluster import Alert
 from horsies.tui.lines import Line, Span, cut, line, padded, short, width_of
 
 SHORT = {"Dashboard": "Dash", "Workers": "Work", "Tasks": "Tasks", "Workflows": "Flows", "Maintenance": "Maint"}

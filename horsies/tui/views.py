@@ -9,9 +9,9 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from horsies.core.models.monitoring.cluster import Snapshot
+from horsies.core.models.monitoring.cluster import Alert, Snapshot
 from horsies.core.models.monitoring.tasks import MonitoringResult, to_jsonable
-from horsies.core.monitoring.alerts import Alert, judge
+from horsies.core.monitoring.alerts import judge
 from horsies.core.text import json_text
 from horsies.core.types import Ok
 from horsies.tui.lines import Line, ListRow, line, matching, named

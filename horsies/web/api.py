@@ -184,6 +184,8 @@ AGES_AND_KEYS = (
     Param("sent_before", Moment | None, "only tasks that were sent before", None),
     Param("id_prefix", Text | None, "only tasks whose id begins like this", None),
     Param("idempotency_key", Text | None, "only tasks with this idempotency key", None),
+    Param("id_suffix", Text | None, "only tasks whose id ends like this", None),
+    Param("uncoded_only", bool, "only tasks without an error code", False),
 )
 PAGE = (
     Param("sort_by", tasks.SortBy, "the order; some need certain statuses", "id"),
@@ -362,6 +364,7 @@ READS: tuple[Endpoint, ...] = (
         LIMIT,
         Param("after", Text | None, "the next_cursor of the page before", None),
     ),
+    _get("alerts", "What is wrong now, the worst first.", tuple[cluster.Alert, ...], query(monitoring.list_alerts)),
     _get("queues", "Each queue right now.", QueueList, queues, EXACT),
     _get("snapshot", "Everything at one moment.", cluster.Snapshot, snapshot, EXACT),
     _get(

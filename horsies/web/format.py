@@ -3,19 +3,22 @@ filters. What a row contains is shown with an escape for each character that wou
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
 from horsies.core import text
-from horsies.core.models.monitoring.tasks import TaskSummary, WorkflowRunSummary
+from horsies.core.models.monitoring.tasks import TaskArguments, TaskSummary, WorkflowRunSummary
 from horsies.core.models.notes import TaskProgress
 from horsies.core.text import visible, visible_lines
 from horsies.core.types import TaskStatus
 
 LONGEST_CELL = 120
 LONGEST_TEXT = 20_000
+CUT = "…"
+ID_BEGIN, ID_END = 11, 4  # characters of an id: a quarter of a second in which it was made, and one of 65,536
 COUNTED = 10_000  # lists and snapshots count so far, unless they are asked to be exact
 
 
@@ -78,6 +81,11 @@ def _rounded(value: int) -> int:
     return round(value, 2 - len(str(abs(value))))
 
 
+def of(value: int | None, one: str, many: str = "") -> str:
+    """`1 task`, `12,345 tasks`."""
+    return f"{number(value)} {one if value == 1 else many or f'{one}s'}"
+
+
 def word(value: Any) -> str:
     """A state or another enum in small letters: also the end of its class in the style sheet."""
     said = str(value.value if isinstance(value, Enum) else value).lower()
@@ -99,10 +107,54 @@ def lines(value: Any, longest: int = LONGEST_TEXT) -> str:
 
 
 def short_id(value: str | None) -> str:
-    """The end of an id: the beginning of ids that are made at about the same time is the same."""
+    """The beginning of an id, which tells when it was made, and its end, which tells it from others of that moment.
+    `find` accepts this form."""
     if value is None:
         return "–"
-    return cell(value) if len(value) <= 13 else f"…{visible(value[-12:])}"
+    if len(value) <= ID_BEGIN + ID_END + 1:
+        return cell(value)
+    return f"{visible(value[:ID_BEGIN])}{CUT}{visible(value[-ID_END:])}"
+
+
+def id_ends(value: str) -> tuple[str, str | None]:
+    """How an id begins and, if the text is a shortened form of it, how it ends."""
+    begin, cut, end = value.replace("...", CUT).partition(CUT)
+    return (begin.strip(), end.strip() or None) if cut else (value, None)
+
+
+def call(given: TaskArguments | None) -> str:
+    """The arguments of a task as they would be written in a call: `"a", 1, to="x"`."""
+    if given is None:
+        return ""
+    return ", ".join([part for part in (_written(given.args, list), _written(given.kwargs, dict)) if part])
+
+
+def _written(payload: str | None, kind: type) -> str:
+    """The values of a list or an object; what is not one, such as the beginning of a long text, is shown as it is."""
+    if not payload:
+        return ""
+    try:
+        value = json.loads(payload)
+    except (ValueError, RecursionError):
+        return payload
+    if kind is dict and isinstance(value, dict):
+        return ", ".join(f"{name}={_json(one)}" for name, one in value.items())
+    if kind is not list or not isinstance(value, list):
+        return "" if value is None else payload
+    return ", ".join(_json(one) for one in value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def waits(task: TaskSummary, now: datetime) -> str:
+    """For what time a waiting task waits: `due in 29 d`, `next try in 4 s`; nothing if it is due."""
+    if task.status is not TaskStatus.PENDING:
+        return ""
+    if task.next_retry_at is not None and task.next_retry_at > now:
+        return f"next try {ago(task.next_retry_at, now)}"
+    return f"due {ago(task.enqueued_at, now)}" if task.enqueued_at > now else ""
 
 
 def waited(task: TaskSummary, now: datetime) -> str:
@@ -143,6 +195,7 @@ def node_progress(run: WorkflowRunSummary) -> str:
 FILTERS: Mapping[str, Callable[..., str]] = {
     "ago": ago,
     "between": between,
+    "call": call,
     "cell": cell,
     "count": count,
     "duration": duration,
@@ -151,9 +204,11 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "moment": moment,
     "node_progress": node_progress,
     "number": number,
+    "of": of,
     "progress": progress,
     "ran": ran,
     "short_id": short_id,
     "waited": waited,
+    "waits": waits,
     "word": word,
 }

@@ -109,6 +109,18 @@ async def test_m60_an_app_is_served_with_its_actions(
         assert done.status_code == 200
 
 
+async def test_m93_names_on_the_command_line_are_masked(
+    tmp_path: Path, database_url: str, db: AsyncConnection[Any]
+) -> None:
+    task = await given_task(db, kwargs='{"card": "4111-1111", "pin": "9876-5432", "to": "ann@example.com"}')
+    args = ("--database-url", database_url, "--mask", "card", "--mask", "PIN")
+    async with served(tmp_path, *args) as (_, client):
+        for path in (f"/api/tasks/{task}", f"/tasks/{task}", "/tasks"):
+            shown = (await client.get(path)).text
+            assert "ann@example.com" in shown and "***" in shown, path
+            assert "4111" not in shown and "9876" not in shown, path
+
+
 async def test_m93_a_token_from_the_environment_or_a_file(tmp_path: Path, database_url: str) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     for args, env in [(("--token-file", "token"), {}), ((), {"HORSIES_WEB_TOKEN": TOKEN})]:

@@ -134,8 +134,30 @@ async def test_m49a_a_dry_run_knows_what_was_sent_again_before(broker: PostgresB
     assert [one.task_id for one in would.examples] == [second]
     would = (await rerun_tasks(broker, named, dry_run=True)).unwrap()
     assert (would.changed, would.skipped, would.examples) == (0, {**skipped, "TASK_ALREADY_RERUN": 2}, ())
+    third = await given_task(db, status=FAILED, task_name="pay", failed_at="now")
     group = (await rerun_tasks(broker, task_names=["pay"], statuses=[FAILED], dry_run=True)).unwrap()
-    assert (group.changed, group.skipped) == (2, {}), "of a group it is at most so many"
+    assert (group.changed, group.skipped) == (1, {"TASK_ALREADY_RERUN": 2}) and group.is_complete
+    assert [one.task_id for one in group.examples] == [third]
+
+
+async def test_m49a_a_dry_run_of_a_large_group_says_at_most_how_many(broker: PostgresBroker, db: Db) -> None:
+    await db.execute(
+        "INSERT INTO horsies_tasks (id, task_name, status, failed_at)"
+        " SELECT gen_random_uuid()::text, 'pay', 'FAILED', now() FROM generate_series(1, 501)"
+    )
+    assert (await rerun_tasks(broker, task_names=["pay"], most=5)).unwrap().changed == 5
+    group = (await rerun_tasks(broker, task_names=["pay"], dry_run=True)).unwrap()
+    assert 496 <= group.changed <= 501 and not group.is_complete
+
+
+async def test_m49a_a_task_that_was_sent_again_by_itself_is_not_sent_again_with_its_group(
+    broker: PostgresBroker, db: Db
+) -> None:
+    task = await given_task(db, status=FAILED, task_name="pay", failed_at="now")
+    for _ in range(2):
+        (await rerun_task(broker, task)).unwrap()
+    done = (await rerun_tasks(broker, task_names=["pay"], statuses=[FAILED])).unwrap()
+    assert (done.changed, done.skipped, await count_tasks(db)) == (0, {"TASK_ALREADY_RERUN": 1}, 3)
 
 
 async def test_m49a_people_who_send_a_group_again_at_the_same_time_send_it_once(broker: PostgresBroker, db: Db) -> None:

@@ -63,7 +63,6 @@ async def test_m49_the_new_task_is_the_old_one_again_under_a_new_id(
     afresh = {"status": "PENDING", "retry_count": 0, "claimed": False, "claim_seq": 0, "start_failures": 0}
     assert {name: new[name] for name in afresh} == afresh
     gone = [
-        "idempotency_key",
         "result",
         "error_code",
         "failed_reason",
@@ -73,6 +72,7 @@ async def test_m49_the_new_task_is_the_old_one_again_under_a_new_id(
     ]
     gone.append("enqueue_sha")
     assert {name: new[name] for name in gone} == dict.fromkeys(gone)
+    assert new["idempotency_key"] == f"rerun of {old_id}", "not that of the old one"
     assert datetime.fromisoformat(new["enqueued_at"]) > datetime.now(UTC) - timedelta(minutes=5)
     options = json.loads(new["task_options"])
     assert options.pop("rerun_of") == old_id and options == json.loads(OPTIONS)

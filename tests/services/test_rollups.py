@@ -248,3 +248,20 @@ async def test_m45c_tasks_without_a_code_are_a_group_too(broker: PostgresBroker,
     await failed(db, HOUR, error_code="")
     [group] = (await list_failures(broker)).unwrap().groups
     assert (group.error_code, group.error_category) == ("", None)
+
+
+async def test_m45c_tasks_say_when_and_which_as_far_as_they_are_known(broker: PostgresBroker, db: Db) -> None:
+    moments = [datetime.now(UTC) - minutes * MINUTE for minutes in (50, 30, 10)]
+    ids = [
+        await given_task(db, task_name="send", status=TaskStatus.FAILED, error_code="BAD", failed_at=at)
+        for at in moments
+    ]
+    await given_task(db, task_name="send", idempotency_key=f"rerun of {ids[2]}")
+    await failed(db, HOUR, 3)
+    [group] = (await list_failures(broker, since=datetime.now(UTC) - 2 * HOUR)).unwrap().groups
+    assert (group.first_seen, group.last_seen) == (moments[0], moments[2])
+    assert (group.first_is_exact, group.last_is_exact, group.rerun) == (True, True, 1)
+    assert group.example_task_id == ids[1], "the last one that was not sent again"
+    await failed(db, HOUR, 1, queue_name="another")  # a task that was deleted
+    [group] = (await list_failures(broker, since=datetime.now(UTC) - 2 * HOUR)).unwrap().groups
+    assert (group.first_is_exact, group.last_is_exact) == (False, True) and group.first_seen < moments[0]

@@ -22,7 +22,7 @@ from horsies.core.db.connections import BY_INDEX
 from horsies.core.db.pool import Connection
 from horsies.core.monitoring import windows
 from horsies.core.monitoring.filters import TaskFilter, order, page
-from horsies.core.store import audit, many, monitoring, rollup
+from horsies.core.store import audit, many, monitoring, rollup, troubles
 from horsies.core.types import WorkflowStatus
 from tests.conftest import fresh_database
 from tests.heavy import VARIABLE
@@ -221,6 +221,9 @@ LOOKS: dict[str, Look] = {
     "page before an hour ago": Look(a_page(sent_before=AN_HOUR_AGO), LIMIT),
     "page of an hour that ended": Look(a_page("ended_at", statuses=ENDED, sent_after=AN_HOUR_AGO), BOUND),
     "page of a prefix": Look(a_page(id_prefix="0198c5de-0"), 2),
+    "page of an end": Look(a_page(id_suffix="77"), BOUND),
+    "page of a prefix and an end": Look(a_page(id_prefix="0198c5de-0", id_suffix="77"), 2),
+    "page of failures without a code": Look(a_page("ended_at", statuses=["FAILED"], uncoded_only=True), BOUND),
     "count before an hour ago": Look(a_count(sent_before=AN_HOUR_AGO), 2 * KEYED),
     "count of a prefix": Look(a_count(id_prefix="0198c5de-0"), 2),
     "key": Look(lambda conn: monitoring.keyed(conn, "k7", None, most=100), 40),
@@ -244,6 +247,7 @@ LOOKS: dict[str, Look] = {
     "groups of what runs": Look(a_tally("in_flight"), IN_FLIGHT),
     # One of them.
     "detail": Look(lambda conn: monitoring.task_detail(conn, ONE), 1),
+    "arguments of some": Look(lambda conn: monitoring.arguments(conn, SOME, most=1_000), len(SOME)),
     "some by their ids": Look(lambda conn: monitoring.tasks_by_id(conn, SOME), len(SOME)),
     "which of some were sent again": Look(lambda conn: many.sent_again(conn, SOME), 2 * len(SOME)),
     "why a task waits": Look(lambda conn: why(conn, NEXT), IN_FLIGHT + 2 + BOUND),
@@ -259,10 +263,16 @@ LOOKS: dict[str, Look] = {
     "ended of late": Look(lambda conn: monitoring.ended(conn, timedelta(days=30), most=BOUND), BOUND),
     "open workflows": Look(lambda conn: monitoring.open_workflows(conn, most=20), runs=60),
     "workers": Look(lambda conn: monitoring.workers(conn, most=100)),
+    # What is wrong.
+    "held tasks": Look(lambda conn: troubles.held_tasks(conn, most=100), 100),
+    "stopped workflows": Look(lambda conn: troubles.stopped_workflows(conn, timedelta(days=30), most=100), runs=200),
+    "bad ends": Look(lambda conn: troubles.bad_ends(conn, timedelta(hours=20), lost=["e"], most=50)),
+    "run times": Look(lambda conn: troubles.run_times(conn, timedelta(days=30), ["t1"], most=50)),
     # Statistics.
     "chart of minutes": Look(a_chart(60)),
     "chart of hours": Look(a_chart(3_600, queues=["q1"])),
     "failures": Look(lambda conn: rollup.failures(conn, a_window(600), limit=5), 10),
+    "tasks that failed": Look(lambda conn: rollup.failed_tasks(conn, a_window(3_600), most=BOUND, ids=20), BOUND),
     # What people did.
     "audit": Look(an_audit()),
     "audit of a task": Look(an_audit(target_id="t7")),

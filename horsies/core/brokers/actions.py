@@ -210,10 +210,12 @@ async def _rerun(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
     if not hub.can_exist(task_id):
         return Err(why_not(task_id, None))
     async with broker.hub.connection() as conn:
-        while not await many.rerun(conn, [task_id], [new_id := enqueue.new_task_id()]):
+        once = True  # the first copy has the key that follows from the task, so that others see that it was sent again
+        while not await many.rerun(conn, [task_id], [new_id := enqueue.new_task_id()], once=once):
             found = (await many.states(conn, [task_id])).get(task_id)
             if not can_be_rerun(found):
                 return Err(why_not(task_id, found))
+            once = False
     return Ok(TaskRerun(new_id, task_id))
 
 

@@ -58,6 +58,8 @@ class TaskFilter:
     id_prefix: str | None = None
     idempotency_key: str | None = None
     plain_only: bool = False  # no tasks of workflows
+    id_suffix: str | None = None
+    uncoded_only: bool = False  # no tasks with an error code
 
     def params(self) -> dict[str, Any]:
         """The parameters that the statements of `sql/monitoring` call a filter. NULL does not filter; the three facts
@@ -79,6 +81,8 @@ class TaskFilter:
             "sent_after": checked_moment("sent_after", self.sent_after),
             "sent_before": checked_moment("sent_before", self.sent_before),
             "id_prefix": None if self.id_prefix is None else checked_text("id_prefix", self.id_prefix) or None,
+            "id_suffix": None if self.id_suffix is None else checked_text("id_suffix", self.id_suffix) or None,
+            "uncoded_only": bool(self.uncoded_only),
             **id_bounds(self.sent_after, self.sent_before, self.id_prefix),
             "ids": None,
             "only_waiting": _is_within(statuses, WAITING),

@@ -212,7 +212,7 @@ async def _act(
     except filters.BadQuestion as problem:
         return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
     if dry_run:
-        return await (_preview(broker, list(ids), action) if ids else _count(broker, wanted))
+        return await (_preview(broker, list(ids), action) if ids else _count(broker, wanted, action))
     batches = _given(list(ids)) if ids else _found(broker, wanted)
     run = _Run(broker, action, most)
     try:
@@ -262,13 +262,30 @@ async def _preview(broker: PostgresBroker, ids: list[str], action: _Action) -> t
     return await ask(broker, look)
 
 
-async def _count(broker: PostgresBroker, group: filters.TaskFilter) -> tasks.MonitoringResult[bulk.BulkResult]:
-    """How many tasks of the group there are, also of those that were sent again before."""
-    page = await task_queries.find_tasks(broker, group, limit=EXAMPLES)
+async def _count(
+    broker: PostgresBroker, group: filters.TaskFilter, action: _Action
+) -> tasks.MonitoringResult[bulk.BulkResult]:
+    """How many tasks of the group there are. Which of them were sent again before is looked up for the first page."""
+    is_rerun = isinstance(action, _Rerun)
+    page = await task_queries.find_tasks(broker, group, limit=filters.MOST if is_rerun else EXAMPLES)
     if isinstance(page, Err):
         return page
     found = page.ok_value
-    return Ok(bulk.BulkResult(True, found.total, examples=found.items, is_exact=found.total_is_exact))
+    asked = [task.task_id for task in found.items] if is_rerun else []
+    again = await ask(broker, partial(many.sent_again, ids=asked))
+    if isinstance(again, Err):
+        return again
+    left = [task for task in found.items if task.task_id not in again.ok_value]
+    return Ok(
+        bulk.BulkResult(
+            True,
+            found.total - len(again.ok_value),
+            {action.stuck.value: len(again.ok_value)} if again.ok_value else {},
+            examples=tuple(left[:EXAMPLES]),
+            is_exact=found.total_is_exact,
+            is_complete=not is_rerun or found.total <= len(found.items),
+        )
+    )
 
 
 class _NoAnswer(Exception):

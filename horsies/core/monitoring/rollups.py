@@ -4,7 +4,7 @@ whatever the time it is about: for long steps there are rows of ten minutes and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from horsies.core.db import Connection
 from horsies.core.models.monitoring import history, tasks
 from horsies.core.monitoring import filters
 from horsies.core.monitoring.queries import ask
-from horsies.core.store import monitoring, rollup
+from horsies.core.store import many, monitoring, rollup
 from horsies.core.store.rollup import SPANS, RollupRow, RollupWindow
 from horsies.core.tasks.tally import OUTCOME_NAMES, quantile
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 400
 MOST_ROWS = 100_000
+MOST_TASKS = 10_000  # that ended last, among which those that failed are found
+MOST_LOOKED_UP = 200  # of these, for whether they were sent again,
+MOST_EACH = 50  # and of one group
 TREND = 24  # points
 DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)
@@ -57,7 +60,13 @@ async def list_failures(
     async def read(conn: Connection) -> history.FailureReport:
         most, now = filters.checked_limit(limit), await _now(conn)
         window = trend_window(checked_time("since", since or now - DAY), now)
-        return _report(window, await rollup.failures(conn, window, limit=most))
+        rows = await rollup.failures(conn, window, limit=most)
+        share = max(1, min(MOST_EACH, MOST_LOOKED_UP // max(1, len(rows))))
+        found = await rollup.failed_tasks(conn, window, most=MOST_TASKS, ids=share)
+        groups = {(row.task_name, row.error_code) for row in rows}
+        ids = [task_id for group, some in found.items() if group in groups for task_id in some.ids][:MOST_LOOKED_UP]
+        again = await many.sent_again(conn, ids) if ids else set[str]()
+        return _report(window, rows, found, again)
 
     return await ask(broker, read)
 
@@ -140,23 +149,43 @@ def _histogram(counts: Sequence[int | None] | None) -> list[int]:
     return [count or 0 for count in counts or ()]
 
 
-def _report(window: RollupWindow, rows: Sequence[rollup.FailureRow]) -> history.FailureReport:
+def _report(
+    window: RollupWindow,
+    rows: Sequence[rollup.FailureRow],
+    found: Mapping[tuple[str, str], rollup.FailedTasks],
+    again: Collection[str],
+) -> history.FailureReport:
     cut_at = next((row.cut_at for row in rows), None)
     since = _time(window.since) if cut_at is None else cut_at
     count = ceil((window.until - window.since) / window.step)
-    return history.FailureReport(
-        since, _time(window.until), window.step, tuple(_group(row, count) for row in rows), is_complete=cut_at is None
-    )
+    groups = tuple(_group(row, count, found.get((row.task_name, row.error_code)), again) for row in rows)
+    return history.FailureReport(since, _time(window.until), window.step, groups, is_complete=cut_at is None)
 
 
-def _group(row: rollup.FailureRow, count: int) -> history.FailureGroup:
+def _group(
+    row: rollup.FailureRow, count: int, found: rollup.FailedTasks | None, again: Collection[str]
+) -> history.FailureGroup:
+    """The statistics say how many; the tasks, as far as they are known, say when, and which."""
     trend = [0] * count
     for point, number in zip(row.points, row.numbers, strict=True):
         trend[min(point, count - 1)] += number
-    last = row.last_at if row.example_ended_at is None else max(row.last_at, row.example_ended_at)
+    last = row.example_ended_at if found is None else found.last_at
+    is_whole = found is not None and not found.is_cut and found.number >= row.failed
+    ids = [] if found is None else found.ids
+    left = [task_id for task_id in ids if task_id not in again]
     category = tasks.category_of(row.error_code) if row.error_code else None
     return history.FailureGroup(
-        row.task_name, row.error_code, category, row.failed, row.first_at, last, tuple(trend), row.example_id
+        row.task_name,
+        row.error_code,
+        category,
+        row.failed,
+        found.first_at if found is not None and is_whole else row.first_at,
+        row.last_at if last is None else last,
+        tuple(trend),
+        next(iter([*left, *ids]), row.example_id),
+        first_is_exact=is_whole,
+        last_is_exact=last is not None,
+        rerun=len(ids) - len(left),
     )
 
 

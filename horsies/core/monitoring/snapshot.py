@@ -28,7 +28,7 @@ from horsies.core.models.app import AppConfig
 from horsies.core.models.monitoring import cluster, tasks
 from horsies.core.monitoring import metrics, queries
 from horsies.core.store import monitoring
-from horsies.core.store.monitoring import Depth, EndedOfLate, InFlightCount, WaitingCount
+from horsies.core.store.monitoring import Depth, EndedOfLate, InFlightCount, OldestDue, WaitingCount
 from horsies.core.types import TaskStatus
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ async def read_snapshot(conn: Connection, *, configured: Configured, exact: bool
     known = {*configured.queues, *(name for worker in workers if worker.is_live for name in worker.queues)}
     waited_in = partial(monitoring.waiting_queues, most=MOST_QUEUES)
     names = sorted({*known, *await parts.read("queues", waited_in, list[str]())})
-    oldest_due = await parts.read("oldest_due", partial(monitoring.oldest_due, queues=names), dict[str, float]())
+    oldest_due = await parts.read("oldest_due", partial(monitoring.oldest_due, queues=names), dict[str, OldestDue]())
     in_flight = partial(monitoring.in_flight, most=None if exact else MOST_IN_FLIGHT)
     ended = partial(monitoring.ended, window=WINDOW, most=MOST_ENDED)
     schedules = partial(monitoring.schedules, most=queries.MOST_SCHEDULES)
@@ -211,7 +211,7 @@ def _numbers(parts: Iterable[WaitingCount]) -> Counter[str]:
 def assemble(
     *,
     waiting: Sequence[WaitingCount],
-    oldest_due: Mapping[str, float],
+    oldest_due: Mapping[str, OldestDue],
     in_flight: Sequence[InFlightCount],
     ended: Sequence[EndedOfLate],
     workers: Sequence[cluster.WorkerStateInfo],
@@ -247,7 +247,7 @@ def settings_of_workers(workers: Iterable[cluster.WorkerStateInfo]) -> dict[str,
 
 def _queues(
     waiting: Sequence[WaitingCount],
-    oldest_due: Mapping[str, float],
+    oldest_due: Mapping[str, OldestDue],
     in_flight: Sequence[InFlightCount],
     ended: Sequence[EndedOfLate],
     workers: Sequence[cluster.WorkerStateInfo],
@@ -274,12 +274,13 @@ def _queues(
             scheduled=found["waiting"] - found["due"],
             claimed=found["claimed"],
             running=found["running"],
-            oldest_due_seconds=oldest_due.get(name),
+            oldest_due_seconds=oldest_due[name].seconds if name in oldest_due else None,
             ended_last_minute=last_minute.get(name, 0),
             max_concurrency=known.get(name, QueueSettings()).max_concurrency,
             priority=known.get(name, QueueSettings()).priority,
             live_workers=servers[name],
             is_exact=not found["cut"] and not is_cut,
+            oldest_due_task_id=oldest_due[name].task_id if name in oldest_due else None,
         )
         for name, found in numbers.items()
     ]

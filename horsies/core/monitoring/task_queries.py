@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 MOST_FACETS = 200
+MOST_SHOWN = 1_000  # characters of an argument in a list
 MOST_KEYED = 2_000  # names of tasks of which one may have the key
 _GROUPS = ("worker", "task_name", "queue")
 _FACETS = ("task_name", "queue", "worker", "error_code")
@@ -127,6 +128,8 @@ async def list_tasks(
     sent_before: datetime | None = None,
     id_prefix: str | None = None,
     idempotency_key: str | None = None,
+    id_suffix: str | None = None,
+    uncoded_only: bool = False,
     sort_by: tasks.SortBy = "id",
     sort_dir: tasks.SortDir = "desc",
     offset: int = 0,
@@ -141,6 +144,7 @@ async def list_tasks(
     """
     lists = (task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
     wanted = filters.TaskFilter(*lists, sent_after, sent_before, id_prefix, idempotency_key)
+    wanted = replace(wanted, id_suffix=id_suffix, uncoded_only=uncoded_only)
     return await find_tasks(
         broker, wanted, sort_by=sort_by, sort_dir=sort_dir, offset=offset, limit=limit, after=after, exact=exact
     )
@@ -195,10 +199,26 @@ async def get_task_summaries(
     """These tasks as lines of a list, in this order, at most `filters.MOST`; those that do not exist are left out."""
 
     async def look(conn: Connection) -> tuple[tasks.TaskSummary, ...]:
-        filters.refuse_text("task_ids", task_ids)
-        if len(task_ids) > filters.MOST:
-            raise filters.BadQuestion(f"task_ids may have at most {filters.MOST} ids, not {len(task_ids):,}")
-        return await summaries(conn, list(dict.fromkeys(filter(can_exist, task_ids))))
+        return await summaries(conn, _checked_ids(task_ids))
+
+    return await ask(broker, look)
+
+
+def _checked_ids(task_ids: Sequence[str]) -> list[str]:
+    """Those that a task can have, each once."""
+    filters.refuse_text("task_ids", task_ids)
+    if len(task_ids) > filters.MOST:
+        raise filters.BadQuestion(f"task_ids may have at most {filters.MOST} ids, not {len(task_ids):,}")
+    return list(dict.fromkeys(filter(can_exist, task_ids)))
+
+
+async def get_task_arguments(
+    broker: PostgresBroker, task_ids: Sequence[str]
+) -> tasks.MonitoringResult[tuple[tasks.TaskArguments, ...]]:
+    """The arguments of these tasks, at most `filters.MOST`, each cut to `MOST_SHOWN` characters; in no order."""
+
+    async def look(conn: Connection) -> tuple[tasks.TaskArguments, ...]:
+        return await monitoring.arguments(conn, _checked_ids(task_ids), most=MOST_SHOWN)
 
     return await ask(broker, look)
 

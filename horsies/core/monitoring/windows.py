@@ -57,8 +57,10 @@ class Window:
 _OWN_FILTER = {"waiting": "queues", "in_flight": "workers", "coded": "codes"}
 _NO_FILTER: dict[str, Any] = {
     **dict.fromkeys(("task_names", "queues", "workers", "statuses", "codes", "codes_other_than")),
-    **dict.fromkeys(("sent_after", "sent_before", "id_prefix")),
-    **dict.fromkeys(("retried_only", "plain_only", "only_waiting", "only_in_flight", "only_ended"), False),
+    **dict.fromkeys(("sent_after", "sent_before", "id_prefix", "id_suffix")),
+    **dict.fromkeys(
+        ("retried_only", "plain_only", "uncoded_only", "only_waiting", "only_in_flight", "only_ended"), False
+    ),
 }
 
 

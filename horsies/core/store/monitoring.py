@@ -45,6 +45,13 @@ async def tasks_by_id(conn: Connection, ids: Sequence[str]) -> list[models.TaskS
         return [_summary(row) for row in await cursor.fetchall()]
 
 
+async def arguments(conn: Connection, ids: Sequence[str], *, most: int) -> tuple[models.TaskArguments, ...]:
+    """The arguments of these tasks, each cut to so many characters."""
+    wanted = {"ids": texts(ids), "most": most}
+    rows = await (await conn.execute(load("monitoring/arguments"), wanted, prepare=False)).fetchall()
+    return tuple([models.TaskArguments(*row) for row in rows])
+
+
 async def keyed(conn: Connection, key: str, task_names: list[str] | None, *, most: int) -> list[str]:
     """The ids of the tasks with this idempotency key, of these names or of any."""
     wanted = {"key": key, "task_names": task_names, "most": most}
@@ -180,10 +187,17 @@ async def waiting_sample(conn: Connection, queues: Sequence[str], *, pages: int)
     return [WaitingCount(*row)._replace(is_cut=True) for row in await cursor.fetchall()]
 
 
-async def oldest_due(conn: Connection, queues: Sequence[str]) -> dict[str, float]:
-    """For how long the oldest due task of each queue has been due."""
+class OldestDue(NamedTuple):
+    """The task of a queue that has been due for longest, and for how long."""
+
+    seconds: float
+    task_id: str
+
+
+async def oldest_due(conn: Connection, queues: Sequence[str]) -> dict[str, OldestDue]:
+    """The oldest due task of each queue that has one."""
     cursor = await conn.execute(load("monitoring/oldest_due"), {"queues": list(queues)}, prepare=False)
-    return dict(await cursor.fetchall())
+    return {queue: OldestDue(seconds, task_id) for queue, seconds, task_id in await cursor.fetchall()}
 
 
 class InFlightCount(NamedTuple):

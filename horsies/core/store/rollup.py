@@ -120,3 +120,22 @@ async def failures(conn: Connection, window: RollupWindow, *, limit: int) -> lis
     params = {**window.params, "limit": limit}
     rows = await (await conn.execute(load("rollup/failures"), params, prepare=False)).fetchall()
     return [FailureRow(*row) for row in rows]
+
+
+class FailedTasks(NamedTuple):
+    """Tasks of one name and code that failed of late. `is_cut`: there may be more, also of other groups."""
+
+    number: int
+    first_at: datetime
+    last_at: datetime
+    ids: list[str]
+    is_cut: bool
+
+
+async def failed_tasks(
+    conn: Connection, window: RollupWindow, *, most: int, ids: int
+) -> dict[tuple[str, str], FailedTasks]:
+    """The tasks behind the failures of a window, by name and code, as far as they are among the newest that ended."""
+    params = {"first_s": window.since, "most": most, "ids": ids}
+    rows = await (await conn.execute(load("rollup/failed_tasks"), params, prepare=False)).fetchall()
+    return {(name, code): FailedTasks(*rest) for name, code, *rest in rows}

@@ -2,12 +2,25 @@
 routes of them, which only those reach who may look.
 """
 
-from horsies.web.pages import audit, dialogs, failures, overview, queues, schedules, task, tasks, workers, workflows
+from horsies.web.pages import (
+    audit,
+    dialogs,
+    failures,
+    find,
+    overview,
+    queues,
+    schedules,
+    task,
+    tasks,
+    workers,
+    workflows,
+)
 from horsies.web.screens import Screen
 
 SCREENS: tuple[Screen, ...] = (
     *overview.SCREENS,
     *tasks.SCREENS,
+    *find.SCREENS,
     *task.SCREENS,
     *failures.SCREENS,
     *queues.SCREENS,

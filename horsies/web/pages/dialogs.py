@@ -49,7 +49,7 @@ async def _dry_run(viewer: Viewer, title: str, result: Any, *, is_once: bool = F
     """What a dry run has told, and how to do it. Of a group that is sent again once it does not know which were."""
     found: monitoring.BulkResult = viewer.dashboard.masking.applied_to(answered(result))
     sentences = [f"{count(found.changed, found.is_exact)} of the tasks would be changed."]
-    if is_once and found.changed:
+    if is_once and found.changed and not found.is_complete:
         most = f"At most {found.changed:,} of the tasks would be changed"
         sentences = [f"{most}: those that were run again before are left alone."]
     for code, number in found.skipped.items():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.responses import Response
 
 from horsies import monitoring
-from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot
-from horsies.core.monitoring.alerts import Alert, capacity, judge
+from horsies.core.models.monitoring.cluster import Alert, QueueInfo, Snapshot
+from horsies.core.monitoring.alerts import capacity
 from horsies.core.types import TaskStatus
 from horsies.web.pages.charts import WINDOWS, charts_of
 from horsies.web.pages.frame import Viewer, query, with_viewer
@@ -17,15 +18,30 @@ from horsies.web.screens import Screen
 
 MOST_ALERTS = 20
 MOST_QUEUES = 8
+OF_QUEUES = frozenset({"no worker", "paused", "at limit", "waiting long", "unknown task", "overload"})
+LAST_HOUR = {"window": "1h"}
+SCREEN_OF: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
+    "silent": (("workers",), {}),
+    "late schedule": (("schedules",), {}),
+    "paused schedule": (("schedules",), {}),
+    "failing": (("failures",), LAST_HOUR),
+    "failed": (("failures",), LAST_HOUR),
+    "lost": (("failures",), LAST_HOUR),
+    "expired": (("tasks",), {"status": "EXPIRED"}),
+    "stopped workflow": (("workflows",), {"status": "PAUSED"}),
+    "paused workflow": (("workflows",), {"status": "PAUSED"}),
+    "failed workflow": (("workflows",), {"status": "FAILED"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class AlertLine:
-    """What is wrong, and where to look."""
+    """What is wrong, where to look, and the task that it is about, if there is one."""
 
     level: str
     message: str
     href: str
+    task_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +57,7 @@ class StateCount:
 async def overview(viewer: Viewer) -> Response:
     snapshot = await viewer.read(monitoring.take_snapshot)
     window = viewer.one_of("window", tuple(WINDOWS), "1h")
-    alerts = judge(snapshot)
+    alerts = await viewer.read(monitoring.list_alerts, snapshot=snapshot)
     return await viewer.show(
         "overview.html",
         "Overview",
@@ -62,20 +78,21 @@ async def overview(viewer: Viewer) -> Response:
 
 def _line(viewer: Viewer, alert: Alert) -> AlertLine:
     """An alert with the screen that shows more about it."""
-    screens = {
-        "no worker": ("queues", alert.subject),
-        "paused": ("queues", alert.subject),
-        "at limit": ("queues", alert.subject),
-        "waiting long": ("queues", alert.subject),
-        "stale claims": ("workers", alert.subject),
-        "silent": ("workers",),
-        "late schedule": ("schedules",),
-        "failing": ("failures",),
-    }
-    where = screens.get(alert.kind)
-    if alert.kind == "overload":
-        where = ("workers", alert.subject) if alert.message.startswith("worker") else ("queues", alert.subject)
-    return AlertLine(alert.level, alert.message, "" if where is None else viewer.path(*where))
+    task_id = alert.task_id if alert.kind in OF_QUEUES else None
+    return AlertLine(alert.level, alert.message, _where(viewer, alert), task_id)
+
+
+def _where(viewer: Viewer, alert: Alert) -> str:
+    if alert.kind in OF_QUEUES and not alert.message.startswith("worker"):
+        return viewer.path("queues", alert.subject)
+    if alert.workflow_id is not None:
+        return viewer.path("workflows", alert.workflow_id)
+    if alert.task_id is not None:
+        return viewer.path("tasks", alert.task_id)
+    if alert.kind in ("stale claims", "overload"):
+        return viewer.path("workers", alert.subject)
+    parts, params = SCREEN_OF.get(alert.kind, ((), {}))
+    return viewer.path(*parts) + query(**params) if parts else ""
 
 
 def _count(viewer: Viewer, snapshot: Snapshot, status: TaskStatus) -> StateCount:

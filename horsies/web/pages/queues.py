@@ -5,7 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from horsies import monitoring
-from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot
+from horsies.core.models.monitoring.cluster import Explanation, QueueInfo, Snapshot
+from horsies.core.types import Ok
 from horsies.web.pages.charts import WINDOWS, charts_of
 from horsies.web.pages.frame import Viewer, not_found, with_viewer
 from horsies.web.screens import Screen
@@ -32,12 +33,21 @@ async def queue(viewer: Viewer) -> Response:
         topics="tasks workers",
         name=name,
         queue=found,
+        why=None if found is None else await why_of_oldest(viewer, found),
         window=window,
         windows=WINDOWS,
         charts=charts,
         workers=[worker for worker in snapshot.workers if name in worker.queues],
         taken_at=snapshot.taken_at,
     )
+
+
+async def why_of_oldest(viewer: Viewer, queue: QueueInfo) -> Explanation | None:
+    """Why the task waits that has been due for longest; None if none is due, or it has left the queue since."""
+    if queue.oldest_due_task_id is None:
+        return None
+    found = await monitoring.explain_task(viewer.dashboard.broker, queue.oldest_due_task_id)
+    return found.value if isinstance(found, Ok) else None
 
 
 def info_of(snapshot: Snapshot, name: str) -> QueueInfo | None:

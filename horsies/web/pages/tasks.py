@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from horsies import monitoring
+from horsies.core.models.monitoring.cluster import WorkerStateInfo
+from horsies.core.models.monitoring.tasks import TaskSummary
 from horsies.core.monitoring.filters import IN_FLIGHT, WAITING
 from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
-from horsies.web.pages.frame import Viewer, query, viewer_of, with_viewer
+from horsies.web.format import id_ends, waits
+from horsies.web.pages.frame import Viewer, query, with_viewer
 from horsies.web.screens import Screen
 
 PAGE_SIZE = 50
@@ -55,6 +58,7 @@ class TaskQuestion:
     worker: str = ""
     id: str = ""
     key: str = ""
+    uncoded: bool = False
     age: str = ""
     sort: str = ""
     retried: bool = False
@@ -63,13 +67,14 @@ class TaskQuestion:
     @property
     def is_filtered(self) -> bool:
         plain = (self.name, self.queue, self.code, self.worker, self.id, self.key, self.age)
-        return any(plain) or self.retried
+        return any(plain) or self.retried or self.uncoded
 
     def address(self, **changed: Any) -> str:
         """The query of the address of this question with some changes."""
         said = {**asdict(self), **changed}
         said["status"] = list(said.pop("statuses"))
-        return query(**{**said, "retried": "1" if said["retried"] else ""})
+        flags = {name: "1" if said[name] else "" for name in ("retried", "uncoded")}
+        return query(**{**said, **flags})
 
     def order(self) -> tuple[monitoring.SortBy, monitoring.SortDir]:
         """The order that has an index for these states; otherwise the newest first."""
@@ -87,6 +92,7 @@ class TaskQuestion:
     def filters(self, now: datetime) -> dict[str, Any]:
         """What the query API is asked for."""
         _, within, before = AGES[self.age]
+        begin, end = id_ends(self.id)
         wanted = {
             "statuses": self.statuses,
             "task_names": _one(self.name),
@@ -94,7 +100,9 @@ class TaskQuestion:
             "error_codes": _one(self.code),
             "workers": _one(self.worker),
             "retried_only": self.retried,
-            "id_prefix": self.id or None,
+            "uncoded_only": self.uncoded,
+            "id_prefix": begin or None,
+            "id_suffix": end,
             "idempotency_key": self.key or None,
             "sent_after": None if within is None else now - within,
             "sent_before": None if before is None else now - before,
@@ -119,6 +127,7 @@ def question_of(viewer: Viewer) -> TaskQuestion:
         age=viewer.one_of("age", tuple(AGES), ""),
         sort=viewer.one_of("sort", tuple(SORTS), ""),
         retried=viewer.param("retried") == "1",
+        uncoded=viewer.param("uncoded") == "1",
         after=viewer.param("after"),
     )
 
@@ -145,6 +154,8 @@ async def tasks(viewer: Viewer) -> Response:
         ages=[(value, label) for value, (label, *_) in AGES.items()],
         sorts=list(SORTS.items()),
         known=known_names(viewer),
+        arguments=await arguments_of(viewer, page.items),
+        reasons=await reasons_of(viewer, page.items),
         first_query=first.address(),
         next_query=asked.address(after=page.next_cursor) if page.next_cursor else "",
     )
@@ -164,20 +175,32 @@ def known_names(viewer: Viewer) -> dict[str, list[str]]:
     return {"names": sorted(app.tasks)[:500], "queues": sorted(one.name for one in app.config.queues())[:500]}
 
 
-async def find(request: Request) -> Response:
-    """Whatever has this id; the list of tasks whose ids begin so, if nothing has."""
-    viewer = await viewer_of(request)
-    wanted = viewer.param("q")
-    if not wanted:
-        return RedirectResponse(viewer.path("tasks"), 303)
-    broker = viewer.dashboard.broker
-    for kind, found in (
-        ("tasks", await monitoring.get_task_detail(broker, wanted)),
-        ("workflows", await monitoring.get_workflow_run(broker, wanted)),
-    ):
-        if found.is_ok() and found.ok_value is not None:
-            return RedirectResponse(viewer.path(kind, wanted), 303)
-    return RedirectResponse(viewer.path("tasks") + query(id=wanted), 303)
+async def arguments_of(viewer: Viewer, items: Sequence[TaskSummary]) -> dict[str, monitoring.TaskArguments]:
+    """What the tasks of a page were given, masked; none where payloads are not shown."""
+    if not items or viewer.dashboard.config.hide_payloads:
+        return {}
+    found = await viewer.read(monitoring.get_task_arguments, [task.task_id for task in items])
+    return {one.task_id: one for one in found}
 
 
-SCREENS = (Screen("/tasks", with_viewer(tasks)), Screen("/find", find))
+async def reasons_of(viewer: Viewer, items: Sequence[TaskSummary]) -> dict[str, str]:
+    """Why due tasks wait, as far as the list of workers tells it."""
+    due = [task for task in items if task.status is TaskStatus.PENDING and not waits(task, viewer.now)]
+    if not due:
+        return {}
+    live = [worker for worker in await viewer.read(monitoring.list_workers) if worker.is_live]
+    told = {(task.queue_name, task.task_name): nobody_for(task, live) for task in due}
+    return {task.task_id: told[task.queue_name, task.task_name] for task in due}
+
+
+def nobody_for(task: TaskSummary, live: Sequence[WorkerStateInfo]) -> str:
+    """That no live worker takes this task; nothing if one may. A worker with very many tasks does not name them."""
+    serving = [worker for worker in live if task.queue_name in worker.queues]
+    if not serving:
+        return "no live worker serves the queue"
+    if not any(worker.task_names is None or task.task_name in worker.task_names for worker in serving):
+        return "no live worker of the queue knows it"
+    return ""
+
+
+SCREENS = (Screen("/tasks", with_viewer(tasks)),)

@@ -30,6 +30,7 @@
       const where = { target: "#page", select: "#page", swap: "morph:outerHTML", headers };
       await htmx.ajax("GET", location.pathname + location.search, where);
       keepSelection();
+      showAges();
       // What had it may be gone, such as a button of what was done; the keyboard stays where it was.
       if (hadFocus && document.activeElement === document.body) page().focus({ preventScroll: true });
     } finally {
@@ -98,6 +99,35 @@
   document.addEventListener("visibilitychange", () => { connect(); if (!document.hidden && !paused) soon(); });
   addEventListener("pagehide", disconnect);
   addEventListener("pageshow", connect);
+
+  // ------------------------------------------------------------------ ages
+  // They grow between two refreshes, by the clock of the server: `data-now` is when it made the page.
+  const LONG = [["d", "h", 86400, 3600], ["h", "min", 3600, 60], ["min", "s", 60, 1]];
+  let made = "", ahead = 0;
+
+  function duration(seconds) {
+    if (seconds < 10) return `${seconds.toFixed(1)} s`;
+    const left = Math.round(seconds);
+    const unit = LONG.find(([, , size]) => left >= size);
+    if (!unit) return `${left} s`;
+    const [large, small, size, step] = unit, rest = Math.floor((left % size) / step);
+    return `${Math.floor(left / size)} ${large}${rest ? ` ${rest} ${small}` : ""}`;
+  }
+
+  function ago(seconds) {
+    if (Math.abs(seconds) < 1) return "now";
+    return seconds > 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`;
+  }
+
+  function showAges() {
+    const now = page().dataset.now;
+    if (!now || paused || document.hidden) return;
+    if (now !== made) { made = now; ahead = Date.parse(now) - performance.now(); }
+    const moment = ahead + performance.now();
+    all("time[data-ago]").forEach((one) => { one.textContent = ago((moment - Date.parse(one.dateTime)) / 1000); });
+  }
+  showAges();
+  setInterval(showAges, 1000);
 
   // ------------------------------------------------------------------ saying something
   function say(text, isBad = false, link = "") {

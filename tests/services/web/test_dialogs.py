@@ -50,11 +50,37 @@ async def test_m91_a_group_of_failures_without_a_code_leads_to_no_other_tasks(da
         assert "without a code" in page.text
         assert groups(page) == ["/dialogs/rerun-group?name=mail.send&code=CARD_DECLINED"]
         lists = [path for path in page.values("href") if path.startswith("/tasks?")]
-        assert lists == ["/tasks?status=FAILED&name=mail.send&code=CARD_DECLINED"]
+        of_no_code = "/tasks?status=FAILED&name=mail.send&uncoded=1"
+        assert sorted(lists) == ["/tasks?status=FAILED&name=mail.send&code=CARD_DECLINED", of_no_code]
         for asked in ("name=mail.send", "name=mail.send&code=", "code=CARD_DECLINED", ""):
             await page_of(board, f"/dialogs/rerun-group?{asked}", 422)
-        said = "At most 2 of the tasks would be changed: those that were run again before are left alone."
-        assert said in (await page_of(board, groups(page)[0])).text
+        assert "2 of the tasks would be changed." in (await page_of(board, groups(page)[0])).text
+
+
+async def test_m91_what_was_run_again_is_marked_and_not_offered_again(database_url: str, db: Db) -> None:
+    await given_failures(db, "BANK_DOWN", 3)
+    [[mended]] = await (await db.execute("SELECT min(id) FROM horsies_tasks")).fetchall()
+    async with a_board(database_url) as board:
+        assert (await board.act(f"/api/tasks/{mended}/rerun")).status_code == 200
+        page = await page_of(board, "/failures?window=1h")
+        dialog = await page_of(board, groups(page)[0])
+    assert "3 1 run again" in page.text and f"/tasks/{mended}" not in page.values("href")
+    assert "2 of the tasks would be changed." in dialog.text and mended not in dialog.text
+    assert "1 would be left alone: they were run again before." in dialog.text
+
+
+async def test_m91_times_of_failures_are_those_of_the_tasks(database_url: str, db: Db) -> None:
+    """The example is one that exists, also if the statistics name none."""
+    await given_failures(db, "BANK_DOWN", 2)
+    await db.execute("UPDATE horsies_rollup SET example_id = NULL")
+    async with a_board(database_url) as board:
+        exact = await page_of(board, "/failures?window=1h")
+        await db.execute("UPDATE horsies_rollup SET failed = 5")  # the others were deleted
+        part = await page_of(board, "/failures?window=1h")
+        await db.execute("DELETE FROM horsies_tasks")
+        none = await page_of(board, "/failures?window=1h")
+    assert [page.text.count("about ") for page in (exact, part, none)] == [0, 1, 2]
+    assert [len([one for one in page.values("href") if one.startswith("/tasks/")]) for page in (exact, none)] == [1, 0]
 
 
 async def test_m91_tasks_of_any_priority_can_be_moved(database_url: str, db: Db) -> None:
@@ -91,7 +117,7 @@ async def test_m91_a_dialog_acts_on_the_very_group_that_it_shows(database_url: s
         await given_task(db, **failed, error_code=other)
     async with a_board(database_url) as board:
         dialog = await page_of(board, f"/dialogs/rerun-group?name=a_task&code={quote(code, safe='')}")
-        assert "At most 1 of the tasks" in dialog.text and task in dialog.text
+        assert "1 of the tasks would be changed." in dialog.text and task in dialog.text
         body = body_of(dialog)
         assert body == {"task_names": ["a_task"], "error_codes": [code]}
         [action] = dialog.values("hx-post")

@@ -52,7 +52,7 @@ DOCUMENTED = {
 }  # fmt: skip
 OURS = {
     "POST tasks/{task_id}/rerun", "POST tasks/{task_id}/run-now", "POST workflows/{workflow_id}/retry",
-    "GET explain/{id}", "GET queues", "GET snapshot",
+    "GET explain/{id}", "GET queues", "GET snapshot", "GET alerts",
     "GET openapi.json", "POST bulk/cancel", "POST bulk/rerun", "POST bulk/move",
     "GET tasks/{task_id}/logs", "GET statistics", "GET failures", "GET audit", "POST workers/{worker_id}/drain",
     "POST schedules/{name}/pause", "POST schedules/{name}/resume", "POST schedules/{name}/trigger",

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from horsies.core.models.monitoring.cluster import DatabaseFacts, QueueInfo, TaskCount
-from horsies.core.monitoring.alerts import Alert, capacity, judge
+from horsies.core.models.monitoring.cluster import Alert, DatabaseFacts, QueueInfo, TaskCount
+from horsies.core.monitoring.alerts import capacity, judge
 from horsies.core.types.status import TaskStatus
 from tests.tui_support import DEAD, WEB, a_dead_worker, a_queue, a_schedule, a_snapshot, a_worker
 

@@ -11,10 +11,10 @@ class BulkResult:
     """How many tasks were changed, and how many were left alone, by the code of the reason.
 
     Of a dry run, `changed` is how many tasks would be changed, or at least so many if it is not exact, and `examples`
-    are the first of them. Of a group that is to be sent again, these include tasks that were sent again before, which
-    are left alone in the end. Otherwise `changed_ids` are the first `many.MOST_IDS` of those that were changed, and
-    `new_ids` are the ids of the new tasks that a rerun has made of them. If it is not complete, there may be more, and
-    the same call continues.
+    are the first of them. Of a group that is to be sent again, only the first `filters.MOST` tasks are asked whether
+    they were sent again before; if there are more, it is not complete, and at most so many would be changed. Otherwise
+    `changed_ids` are the first `many.MOST_IDS` of those that were changed, and `new_ids` are the ids of the new tasks
+    that a rerun has made of them. If it is not complete, there may be more, and the same call continues.
     """
 
     dry_run: bool

@@ -127,6 +127,7 @@ class QueueInfo:
     priority: int | None = None
     live_workers: int = 0
     is_exact: bool = True
+    oldest_due_task_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,23 @@ class Snapshot:
     workflow_counts: Mapping[str, int]
     database: DatabaseFacts
     missing: Mapping[str, str] = field(default_factory=dict)
+
+
+AlertLevel: TypeAlias = Literal["bad", "warn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something that is wrong: how bad it is, what kind of thing, about what, and a sentence. `bad` is what stands
+    still or is lost, or soon will; `warn` is what has failed, was stopped by a person, or should be looked at.
+    `task_id` and `workflow_id` name one that it is about."""
+
+    level: AlertLevel
+    kind: str
+    subject: str
+    message: str
+    task_id: str | None = None
+    workflow_id: str | None = None
 
 
 class Why(StrEnum):

@@ -81,8 +81,9 @@ class RollupSeries:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Tasks of one name that failed with one code: how many, when first and last (as exact as the statistics are), how
-    many in each step of the trend, and one that still exists."""
+    """Tasks of one name that failed with one code: how many, when first and last, how many in each step of the trend,
+    and one that still exists. A time that is not exact is the beginning of a span of the statistics. `rerun`: so many
+    of the last ones, as far as they were looked at, were sent again since."""
 
     task_name: str
     error_code: str
@@ -92,6 +93,9 @@ class FailureGroup:
     last_seen: datetime
     trend: tuple[int, ...]
     example_task_id: str | None
+    first_is_exact: bool = False
+    last_is_exact: bool = False
+    rerun: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,16 @@ class ErrorCategory(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TaskArguments:
+    """The arguments of a task for a line of a list: JSON texts, or the beginning of a long one, which is no JSON."""
+
+    task_id: str
+    task_name: str
+    args: str | None
+    kwargs: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSummary:
     """One line of a list of tasks, without columns that may be large."""
 

@@ -16,7 +16,9 @@ FROM (
            AND (NOT %(only_ended)s OR ended_at IS NOT NULL)
            AND (%(sent_after)s::timestamptz IS NULL OR sent_at >= %(sent_after)s::timestamptz)
            AND (%(sent_before)s::timestamptz IS NULL OR sent_at < %(sent_before)s::timestamptz)
-           AND (%(id_prefix)s::text IS NULL OR starts_with(id, %(id_prefix)s::text)), FALSE) AS is_match
+           AND (%(id_prefix)s::text IS NULL OR starts_with(id, %(id_prefix)s::text))
+           AND (%(id_suffix)s::text IS NULL OR right(id, length(%(id_suffix)s::text)) = %(id_suffix)s::text)
+           AND (NOT %(uncoded_only)s OR error_code IS NULL), FALSE) AS is_match
     FROM (
         SELECT task_name, queue_name, claimed_by_worker_id, status, error_code, retry_count, is_waiting, claimed, ended_at, workflow_id,
                sent_at, id

@@ -65,6 +65,8 @@ WHERE (%(task_names)s::text[] IS NULL OR task_name = ANY(%(task_names)s::text[])
   AND (%(sent_after)s::timestamptz IS NULL OR sent_at >= %(sent_after)s::timestamptz)
   AND (%(sent_before)s::timestamptz IS NULL OR sent_at < %(sent_before)s::timestamptz)
   AND (%(id_prefix)s::text IS NULL OR starts_with(id, %(id_prefix)s::text))
+  AND (%(id_suffix)s::text IS NULL OR right(id, length(%(id_suffix)s::text)) = %(id_suffix)s::text)
+  AND (NOT %(uncoded_only)s OR error_code IS NULL)
   -- After the cursor, if the walk does not begin there.
   AND CASE WHEN %(after_id)s::text IS NULL OR %(walk)s::text = %(sort_by)s::text THEN TRUE
            WHEN %(sort_by)s::text = 'id' THEN CASE WHEN %(descending)s THEN id < %(after_id)s::text
