@@ -21,6 +21,7 @@ from horsies.web.bulk_actions import MOST_IDS
 from horsies.web.endpoints import answered
 from horsies.web.format import count
 from horsies.web.pages.frame import Viewer, not_found, viewer_of
+from horsies.web.pages.queue_choice import UNSERVED, queue_options, unserved_warning
 from horsies.web.render import render
 from horsies.web.screens import Screen
 
@@ -41,7 +42,8 @@ FieldType: TypeAlias = Literal["text", "number", "flag", "json"]
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """A value of the request; `type` says what it becomes in its JSON body."""
+    """A value of the request; `type` says what it becomes in its JSON body. `options` are values to
+    choose from, each with words for it; `otherwise` are those for any other value."""
 
     name: str
     value: Any = ""
@@ -49,6 +51,8 @@ class FormField:
     type: FieldType = "text"
     is_hidden: bool = False
     is_required: bool = False
+    options: Sequence[tuple[str, str]] = ()
+    otherwise: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,10 @@ async def rerun_task(viewer: Viewer) -> Dialog:
     task = await viewer.read(monitoring.get_task_detail, _value(viewer, "id"))
     return Dialog(
         f"Run {visible(task.task_name)} again?",
-        [f"A new task with the same arguments is sent to queue {task.queue_name}. This one stays as it is."],
+        [
+            f"A new task with the same arguments is sent to queue {task.queue_name}. This one stays as it is.",
+            *await unserved_warning(viewer, task.queue_name, task.task_name),
+        ],
         viewer.path("api", "tasks", task.task_id, "rerun"),
         "Run it again",
         "A new task was sent.",
@@ -201,14 +208,16 @@ async def move_tasks(viewer: Viewer) -> Dialog:
         viewer,
         f"Move {len(ids)} task{'s' if len(ids) != 1 else ''} to another queue or priority?",
         result,
-        sentences=["Only waiting tasks move. An empty field stays as it is."],
+        sentences=["Only waiting tasks move."],
         api=viewer.path("api", "bulk", "move"),
-        confirm="Move them",
-        said="The tasks are moved.",
+        confirm="Move them" if len(ids) > 1 else "Move it",
+        said="The tasks are moved." if len(ids) > 1 else "The task is moved.",
         fields=[
             _listed("ids", ids),
-            FormField("queue", "", "New queue"),
-            FormField("priority", "", "New priority (1 is first)", "number"),
+            FormField(
+                "queue", "", "New queue (empty: as it is)", options=await queue_options(viewer, ids), otherwise=UNSERVED
+            ),
+            FormField("priority", "", "New priority (1 is first; empty: as it is)", "number"),
         ],
     )
 

@@ -141,6 +141,14 @@
     flag: (field) => (field.type === "checkbox" ? field.checked : field.value === "true"),
     json: (field) => JSON.parse(field.value),
   };
+  // What is known about the value of a field that has a list, such as who serves a queue.
+  dialog.addEventListener("input", (event) => {
+    const hint = event.target.list && dialog.querySelector(`[data-hint-of="${event.target.id}"]`);
+    if (!hint) return;
+    const known = [...event.target.list.options].find((one) => one.value === event.target.value);
+    hint.textContent = event.target.value && (known ? known.label : hint.dataset.otherwise);
+    hint.classList.toggle("warn-text", hint.textContent.startsWith(hint.dataset.otherwise));
+  });
   dialog.addEventListener("input", (event) => {
     if (event.target.dataset.type !== "json") return;
     let wrong = "";
