@@ -49,11 +49,12 @@
   let stream = null, poll = null, paused = sessionStorage.getItem("horsies-paused") === "1";
   const button = document.getElementById("live");
 
+  // `polling` while the stream of events is interrupted, `timed` where there is none to be had.
   function show(state) {
     if (!button) return;
     button.dataset.state = state;
     button.setAttribute("aria-pressed", String(state !== "paused"));
-    button.querySelector(".word").textContent = { live: "live", polling: "polling", paused: "paused" }[state];
+    button.querySelector(".word").textContent = { live: "live", polling: "polling", timed: "polling", paused: "paused" }[state];
   }
 
   function topics() { return (page().dataset.topics || "").split(" ").filter(Boolean); }
@@ -71,14 +72,14 @@
 
   function connect() {
     disconnect();
-    if (paused || document.hidden || !button) { show(paused ? "paused" : "polling"); return; }
+    if (paused || document.hidden || !button) { show(paused ? "paused" : "timed"); return; }
     pollEvery(Number(page().dataset.poll) * 1000 || 0);
-    if (!topics().length) { show("polling"); return; }
+    if (!topics().length) { show("timed"); return; }
     stream = new EventSource(`${root}/api/events`);
     // Nobody has told what changed before it was open: since the page was made, or while it was down.
     stream.onopen = () => { show("live"); pollEvery(Number(page().dataset.poll) * 1000 || 0); soon(); };
     stream.onmessage = (message) => { if (concerns(JSON.parse(message.data))) soon(); };
-    stream.onerror = () => { show("polling"); pollEvery(POLL); };
+    stream.onerror = () => { show(stream.readyState === EventSource.CLOSED ? "timed" : "polling"); pollEvery(POLL); };
   }
 
   function disconnect() {
