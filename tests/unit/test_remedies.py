@@ -47,7 +47,7 @@ PAUSED = {"workflow_id": "f", "since": NOW}
          ["failed with BANK_DOWN at 2026-01-01 20:32:30Z", "tried again at 2026-01-01 20:42:30Z"]),
         (Why.NO_WORKER, {}, [WORKER]),
         (Why.NO_WORKER_SERVES_QUEUE, {"known_in": ["mail", "archive"]}, [WORKER, "know invoice.remind: mail."]),
-        (Why.NO_WORKER_SERVES_QUEUE, {"known_in": []}, [WORKER, "moving it does not help"]),
+        (Why.NO_WORKER_SERVES_QUEUE, {"known_in": []}, [WORKER, "moving it may not help"]),
         (Why.NO_WORKER_KNOWS_TASK, {"fails_at": LATER},
          ["whose code has invoice.remind", WORKER, "WORKER_RESOLUTION_ERROR at 2026-01-01 20:42:30Z"]),
         (Why.QUEUE_PAUSED, {"known_in": ["mail"]}, ["max_concurrency of the queue archive", "mail"]),

@@ -308,7 +308,14 @@ def _who(task: TaskFacts, workers: Sequence[WorkerStateInfo]) -> dict[str, Any]:
         "serving_queue": serving[:MOST_NAMED],
         "knowing_workers": len(knowing),
         "known_by": knowing[:MOST_NAMED],
-        "known_in": sorted({queue for one in workers if one.is_live and _may_know(one, task) for queue in one.queues}),
+        "known_in": sorted(
+            {
+                queue
+                for one in workers
+                if one.is_live and task.task_name in (one.task_names or ())
+                for queue in one.queues
+            }
+        ),
     }
 
 

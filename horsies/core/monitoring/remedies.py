@@ -169,7 +169,7 @@ def _start(found: Explanation) -> str:
 
 
 def _sooner(found: Explanation) -> str:
-    return "" if found.workflow_id is not None else " To have it sooner, run it now from its page in the dashboard."
+    return "" if found.workflow_id is not None else " To have it sooner, run it now."
 
 
 def _move(found: Explanation) -> list[str]:
@@ -179,7 +179,7 @@ def _move(found: Explanation) -> list[str]:
     elsewhere = [queue for queue in found.facts.get("known_in") or () if queue != found.queue]
     if elsewhere:
         return [f"Or move it to a queue whose workers know {found.facts.get('task_name')}: {_some(elsewhere)}."]
-    return ["No live worker of another queue knows this task, so moving it does not help yet."]
+    return ["No live worker of another queue says that it knows this task, so moving it may not help."]
 
 
 def _holders(found: Explanation) -> str:

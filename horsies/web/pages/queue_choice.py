@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from horsies import monitoring
+from horsies.core.logs import counted
 from horsies.core.models.monitoring.cluster import Snapshot, WorkerStateInfo
 from horsies.core.text import visible
 from horsies.web.format import cell
@@ -19,43 +20,43 @@ UNSERVED = "no live worker serves it"
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """A queue with its live workers, and how many of them know the tasks that could go there."""
+    """A queue with its live workers: how many there are, how many of them know the tasks that could go there, and how
+    many do not say what they know."""
 
     name: str
     live: int
     knowing: int
+    silent: int = 0
 
     @property
     def is_good(self) -> bool:
-        return self.knowing > 0
+        return self.knowing + self.silent > 0
 
     def words(self, what: str) -> str:
         """Who would run the tasks there; `what` names them."""
         if not self.live:
             return UNSERVED
+        workers = counted(self.live, "live worker")
+        if self.silent:
+            return f"{workers}, which may know {what}"
         if self.live == 1:
-            return f"1 live worker, which {'knows' if self.knowing else 'does not know'} {what}"
+            return f"{workers}, which {'knows' if self.knowing else 'does not know'} {what}"
         if self.knowing in (0, self.live):
-            known = f"which know {what}" if self.knowing else f"none knows {what}"
-        else:
-            known = f"{self.knowing} of them know{'s' if self.knowing == 1 else ''} {what}"
-        return f"{self.live} live workers, {known}"
+            return f"{workers}, {'which know' if self.knowing else 'none knows'} {what}"
+        return f"{workers}, {self.knowing} of them know{'s' if self.knowing == 1 else ''} {what}"
 
 
 def choices_of(snapshot: Snapshot, names: Collection[str]) -> list[QueueChoice]:
     """All queues that are known, those first whose workers know all of these tasks."""
     live = [worker for worker in snapshot.workers if worker.is_live and not worker.is_draining]
     known = {queue.name for queue in snapshot.queues} | {queue for worker in live for queue in worker.queues}
-    choices = []
-    for name in sorted(known):
-        serving = [worker for worker in live if name in worker.queues]
-        choices.append(QueueChoice(name, len(serving), sum(_may_know(worker, names) for worker in serving)))
-    return sorted(choices, key=lambda choice: (not choice.is_good, not choice.live))
+    choices = [_choice(name, [worker for worker in live if name in worker.queues], names) for name in sorted(known)]
+    return sorted(choices, key=lambda choice: (not choice.knowing, not choice.is_good, not choice.live))
 
 
-def _may_know(worker: WorkerStateInfo, names: Collection[str]) -> bool:
-    """A worker with very many tasks does not show their names."""
-    return worker.task_names is None or set(names) <= set(worker.task_names)
+def _choice(name: str, serving: Sequence[WorkerStateInfo], names: Collection[str]) -> QueueChoice:
+    said = [worker.task_names for worker in serving if worker.task_names is not None]
+    return QueueChoice(name, len(serving), sum(set(names) <= set(one) for one in said), len(serving) - len(said))
 
 
 def options_of(choices: Sequence[QueueChoice], names: Collection[str]) -> list[tuple[str, str]]:
@@ -83,7 +84,7 @@ def warning_of(choices: Sequence[QueueChoice], queue: str, task_name: str) -> li
         return []
     served = "knows this task" if here.live else f"serves the queue {visible(queue)}"
     others = [cell(choice.name, 60) for choice in choices if choice.is_good][:MOST_NAMED]
-    what = f" Move it then to a queue whose workers know it: {', '.join(others)}." if others else ""
+    what = f" Move it then to a queue that is served: {', '.join(others)}." if others else ""
     return [f"No live worker {'of its queue ' if here.live else ''}{served}: the new task would wait.{what}"]
 
 

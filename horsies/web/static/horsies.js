@@ -333,6 +333,10 @@
     if (act) { event.preventDefault(); act(); }
   });
 
+  // On a narrow screen the line of screens scrolls: the current one is in it.
+  const current = document.querySelector(".top nav [aria-current]");
+  if (current) current.closest("nav").scrollLeft = current.offsetLeft - current.closest("nav").clientWidth / 2;
+
   keepSelection();
   if (document.readyState === "complete") connect();
 })();

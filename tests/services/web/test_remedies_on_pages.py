@@ -83,7 +83,7 @@ async def test_m91_whoever_runs_a_task_again_is_warned_of_a_queue_that_nobody_se
     async with a_board(database_url) as board:
         page = await page_of(board, f"/dialogs/rerun-task?id={unserved}")
         assert "No live worker serves the queue archive: the new task would wait." in page.text
-        assert "a queue whose workers know it: fast, mail." in page.text
+        assert "Move it then to a queue that is served: fast, mail." in page.text
         page = await page_of(board, f"/dialogs/rerun-task?id={unknown}")
         assert "No live worker of its queue knows this task" in page.text
         assert "No live worker" not in (await page_of(board, f"/dialogs/rerun-task?id={served}")).text
