@@ -169,7 +169,8 @@ def _show_explanation(found: cluster.Explanation) -> None:
     title = output.styled((found.why.value, "bold"), (f"  {found.message}", "default"))
     known = facts_of_explanation(found)
     lines = {name: output.text_of(value) for name, value in known.items() if name and value not in (None, "")}
-    output.write_styled(title, *_aligned(lines))
+    advice = [output.styled((f"  {sentence}", "default")) for sentence in found.remedies]
+    output.write_styled(title, *advice, *_aligned(lines))
 
 
 def facts_of_explanation(found: cluster.Explanation) -> dict[str, Any]:
@@ -202,6 +203,14 @@ _WORDS = {
     "serving_queue": "their ids",
     "knowing_workers": "workers with task",
     "known_by": "ids of these",
+    "known_in": "queues of these",
+    "fails_at": "fails",
+    "last_error": "last error",
+    "last_error_at": "at",
+    "paused_by": "paused by",
+    "failed_node": "failed node",
+    "failed_code": "its error",
+    "holders": "",
     "running": "running in queue",
     "in_flight": "in flight in queue",
     "in_flight_in_all": "in flight in all",

@@ -193,8 +193,10 @@ def task_detail(found: TaskDetail, why: Explanation | None, width: int, now: dat
 
 
 def reason(why: Explanation, width: int) -> list[Line]:
-    """Why it is not running, in a sentence."""
-    return [line((why.why.value, "warn")), *(line("  ", part) for part in broken(visible(why.message), width - 2))]
+    """Why it is not running, in a sentence, and what can be done."""
+    sentences = (why.message, *why.remedies)
+    said = [line("  ", part) for sentence in sentences for part in broken(visible(sentence), width - 2)]
+    return [line((why.why.value, "warn")), *said]
 
 
 def _timed(value: Any, now: datetime) -> Any:

@@ -211,6 +211,7 @@ def test_m75_what_no_notification_tells_of_is_asked_for(shop: Shop, visit: Visit
     page = visit.go(path)
     page.evaluate(MARK)
     expect(page.locator("#live")).to_contain_text("polling")
+    assert page.locator("#live").get_attribute("data-state") == "timed", "nothing is wrong"
     shop.given("horsies_audit", actor="ada", action="task.cancel", target_kind="task", outcome="done")
     shop.given("horsies_schedule_state", schedule_name="demo-newsletter", run_count=4711)
     said = "4,711" if path == "/schedules" else "task.cancel"

@@ -87,6 +87,10 @@ def test_m91_a_task_says_why_it_does_not_run(filled: Web, visitors: Visitors) ->
     page = visitors.visit(filled.url).go(f"/tasks/{STRANDED_TASK}")
     why = page.get_by_role("region", name="Why it is not running")
     expect(why).to_contain_text("no live worker serves")
+    expect(why).to_contain_text("What you can do")
+    expect(why).to_contain_text("horsies worker MODULE --queues demo-archive")
+    plain = page.get_by_role("region", name="Path").evaluate("one => getComputedStyle(one).backgroundColor")
+    assert why.evaluate("one => getComputedStyle(one).backgroundColor") != plain, "it stands out"
 
 
 def test_m91_the_search_finds_what_has_an_id(filled: Web, visitors: Visitors) -> None:
@@ -107,6 +111,46 @@ def test_m92_nothing_overlaps_or_overflows(filled: Web, visitors: Visitors, name
     assert faults(page) == []
     page.locator("main details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
     assert faults(page) == []
+
+
+def test_m92_a_narrow_screen_begins_with_what_it_is_about(filled: Web, visitors: Visitors) -> None:
+    visit = visitors.visit(filled.url, viewport=NARROW)
+    page = visit.go("/tasks")
+    assert page.locator("header.top").evaluate("one => one.offsetHeight") < 100
+    first = page.locator("tr[data-row]").first
+    assert first.evaluate("one => one.getBoundingClientRect().top") < NARROW["height"] * 0.6
+    page = visit.go("/schedules")
+    line = page.get_by_role("navigation", name="Screens").bounding_box()
+    current = page.get_by_role("link", name="Schedules").bounding_box()
+    assert line and current and line["x"] <= current["x"] < line["x"] + line["width"], (
+        "the current screen is in the line"
+    )
+    page = visit.go("/queues")
+    rows = page.locator("tr[data-row]").evaluate_all("all => all.map(one => one.offsetHeight)")
+    assert rows and max(rows) < 140
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
+def test_m92_filters_are_folded_on_a_narrow_screen_only(filled: Web, visitors: Visitors, scripts: bool) -> None:
+    wide = visitors.visit(filled.url, viewport=WIDE, java_script_enabled=scripts).go("/tasks")
+    expect(wide.get_by_label("Task name")).to_be_visible()
+    page = visitors.visit(filled.url, viewport=NARROW, java_script_enabled=scripts).go("/tasks")
+    expect(page.get_by_label("Task name")).to_be_hidden()
+    page.get_by_text("Filter and order").click()
+    page.get_by_label("Task name").fill("shop.charge")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_label("Task name")).to_be_visible()
+    expect(page.get_by_label("Task name")).to_have_value("shop.charge")
+
+
+@pytest.mark.parametrize("selector", ["figure.timeline", ".top nav"])
+def test_m92_what_scrolls_has_a_shade_at_its_edges(filled: Web, visitors: Visitors, selector: str) -> None:
+    """The shade lies still, and what covers it at the ends moves with the content."""
+    page = visitors.visit(filled.url, viewport=NARROW).go(f"/tasks/{STRANDED_TASK}")
+    box = page.locator(selector)
+    assert box.evaluate("one => one.scrollWidth > one.clientWidth")
+    kept = box.evaluate("one => getComputedStyle(one).backgroundAttachment")
+    assert kept == "local, local, scroll, scroll"
 
 
 def test_m92_the_theme_is_what_the_reader_prefers(filled: Web, visitors: Visitors) -> None:

@@ -238,6 +238,12 @@ def test_m96_one_task_is_moved_from_its_own_page(shop: Shop, visit: Visit) -> No
     shop.given_task("t-0")
     page = visit.go("/tasks/t-0")
     with asked(page, button(page, "Move…")) as dialog:
+        expect(dialog.locator("datalist option").first).to_be_attached()
+        dialog.get_by_label("New queue").fill("nobody-serves-this")
+        expect(dialog.get_by_text("no live worker serves it")).to_be_visible()
+        dialog.get_by_label("New queue").fill("")
+        expect(dialog.get_by_text("no live worker serves it")).to_be_hidden()
+        expect(dialog.get_by_role("button", name="Move it")).to_be_visible()
         dialog.get_by_label("New queue").fill("demo-mail")
         dialog.get_by_label("New queue").press("Enter")
     expect(page.get_by_role("region", name="Facts")).to_contain_text("mail")

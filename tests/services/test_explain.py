@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from psycopg import AsyncConnection
@@ -175,3 +176,58 @@ async def test_m45_a_cluster_at_its_cap_names_who_is_in_flight(broker: PostgresB
             assert told.why is Why.CLUSTER_AT_CAP and len(told.tasks) == in_flight[0]
         finally:
             await db.execute("UPDATE horsies_worker_states SET cluster_wide_cap = NULL")
+
+
+async def test_m45_what_can_be_done_has_names_and_times(broker: PostgresBroker) -> None:
+    full = await explained(broker, "full")
+    assert [(one["task_id"], one["status"]) for one in full.facts["holders"]] == [
+        ("full1", "RUNNING"),
+        ("full2", "CLAIMED"),
+    ]
+    assert full.remedies[0].startswith("Wait until one of a_task (running for")
+    assert "--queues lonely" in (await explained(broker, "lonely")).remedies[0]
+    async with await AsyncConnection.connect(broker.config.dsn(), autocommit=True) as db:
+        await db.execute(
+            "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at,"
+            " error_code) VALUES ('retry', 1, 'FAILED', TRUE, now(), now(), 'BANK_DOWN')"
+        )
+    assert "failed with BANK_DOWN at " in (await explained(broker, "retry")).remedies[0]
+
+
+async def test_m45_who_or_what_paused_a_workflow(broker: PostgresBroker) -> None:
+    assert (await explained(broker, "of paused")).remedies[0].startswith("The workflow was paused at ")
+    async with await AsyncConnection.connect(broker.config.dsn(), autocommit=True) as db:
+        await given_node(db, "paused", task_index=2, status="FAILED", error_code="BANK_DOWN")
+        assert "Node n2 failed with BANK_DOWN" in (await explained(broker, "of paused")).remedies[0]
+        entry = (
+            "INSERT INTO horsies_audit (at, actor, action, target_kind, target_ids, outcome)"
+            " SELECT paused_at - %s::interval, %s, 'workflow.pause', 'workflow', '{paused}', 'done'"
+            " FROM horsies_workflows WHERE id = 'paused'"
+        )
+        await db.execute(entry, ["1 hour", "grace"])
+        assert "grace" not in (await explained(broker, "paused:1")).remedies[0], "that was another pause"
+        await db.execute(entry, ["1 s", "ada"])
+        assert (await explained(broker, "paused:1")).remedies[0].startswith("ada paused the workflow at ")
+
+
+async def test_m45_o31_when_a_task_that_nobody_knows_will_fail(broker: PostgresBroker) -> None:
+    """As `fail_unknown` decides: due, unknown, and judged for as long as the worker's grace."""
+    assert (await explained(broker, "unknown")).facts["fails_at"] is None, "this worker did not say its grace"
+    async with await AsyncConnection.connect(broker.config.dsn(), autocommit=True) as db:
+        await db.execute(
+            "INSERT INTO horsies_known_names (names_hash, names, since, seen_at)"
+            " VALUES ('h1', '{a_task}', now() - interval '1 h', now()),"
+            " ('h2', '{another_task}', now() - interval '1 h', now() - interval '4 min')"
+        )
+        await db.execute(
+            "UPDATE horsies_workers SET names_hash = 'h1', recovery = recovery || '{\"unknown_task_grace_ms\": 600000}'"
+            " WHERE worker_id = 'w1'"
+        )
+        found = await explained(broker, "unknown")
+        due = found.facts["enqueued_at"]
+        assert found.facts["fails_at"] == due + timedelta(minutes=10), "it was due after somebody had known it"
+        assert any("WORKER_RESOLUTION_ERROR at" in one for one in found.remedies)
+        await db.execute(
+            "UPDATE horsies_known_names SET seen_at = %s WHERE names_hash = 'h2'", [due + timedelta(minutes=2)]
+        )
+        assert (await explained(broker, "unknown")).facts["fails_at"] == due + timedelta(minutes=12)

@@ -6,19 +6,22 @@ plain functions judge them: the answer is the first reason in the order in which
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from horsies.core.db import Connection
 from horsies.core.models.monitoring.cluster import Explanation, Why, WorkerStateInfo
 from horsies.core.models.monitoring.tasks import MonitoringResult
+from horsies.core.monitoring.audit import list_audit
 from horsies.core.monitoring.queries import MOST_WORKERS, ask
+from horsies.core.monitoring.remedies import at, remedies_of
 from horsies.core.producer.hub import can_exist
 from horsies.core.sql import stored
-from horsies.core.store import monitoring
+from horsies.core.store import monitoring, task_reads
 from horsies.core.store.monitoring import NodeFacts, QueueFacts, TaskFacts
-from horsies.core.types import TaskStatus
+from horsies.core.types import Ok, TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 SILENT_AFTER_BEATS = 3
 MOST_NAMED = 10  # so many workers, tasks or nodes are named
 LOOK = 10_000  # so many tasks of a queue are counted at most
+PAUSING = timedelta(minutes=2)  # what somebody does is written down before it is done, and stopped after this time
 _NODE = re.compile(r"(?P<workflow_id>.+):(?P<index>[0-9]{1,9})")
 
 
@@ -40,7 +44,71 @@ async def explain_task(broker: PostgresBroker, task_id: str) -> MonitoringResult
         node = _NODE.fullmatch(task_id) if isinstance(task_id, str) else None
         return None if node is None else await _of_node(conn, task_id, node["workflow_id"], int(node["index"]))
 
-    return await ask(broker, look)
+    told = await ask(broker, look)
+    if not isinstance(told, Ok) or told.value is None:
+        return told
+    found = replace(told.value, facts={**told.value.facts, **await _for_remedies(broker, told.value)})
+    return Ok(replace(found, remedies=remedies_of(found)))
+
+
+async def _for_remedies(broker: PostgresBroker, found: Explanation) -> Mapping[str, Any]:
+    """What only some reasons need, to say what can be done. The explanation is given also if that cannot be read, by a
+    role that may not, or in tables of an older version."""
+    readers: Mapping[Why, Callable[[Connection, Explanation], Awaitable[Mapping[str, Any]]]] = {
+        Why.QUEUE_AT_LIMIT: _holders,
+        Why.CLUSTER_AT_CAP: _holders,
+        Why.NO_WORKER_KNOWS_TASK: _when_it_fails,
+        Why.RETRY_DUE: _last_error,
+        Why.WORKFLOW_PAUSED: _failed_node,
+    }
+    if (read := readers.get(found.why)) is None:
+        return {}
+    told = await ask(broker, lambda conn: read(conn, found))
+    facts = dict(told.value) if isinstance(told, Ok) else {}
+    if found.why is Why.WORKFLOW_PAUSED and found.since is not None:
+        facts |= await _who_paused(broker, found.workflow_id, found.since)
+    return facts
+
+
+async def _holders(conn: Connection, found: Explanation) -> Mapping[str, Any]:
+    known = {one.task_id: one for one in await monitoring.tasks_by_id(conn, found.tasks)}
+    held = [known[task_id] for task_id in found.tasks if task_id in known]
+    return {
+        "holders": [
+            {
+                "task_id": one.task_id,
+                "task_name": one.task_name,
+                "status": one.status.value,
+                "since": one.started_at or one.claimed_at,
+            }
+            for one in held
+        ]
+    }
+
+
+async def _when_it_fails(conn: Connection, found: Explanation) -> Mapping[str, Any]:
+    name, due = found.facts["task_name"], found.facts["enqueued_at"]
+    return {"fails_at": await monitoring.unknown_until(conn, name, found.queue or "", due)}
+
+
+async def _last_error(conn: Connection, found: Explanation) -> Mapping[str, Any]:
+    attempts = await task_reads.attempts(conn, found.task_id or "")
+    if not attempts:
+        return {}
+    return {"last_error": attempts[0].error_code, "last_error_at": attempts[0].finished_at}
+
+
+async def _failed_node(conn: Connection, found: Explanation) -> Mapping[str, Any]:
+    node = await monitoring.first_failed_node(conn, found.workflow_id or "")
+    return {} if node is None else {"failed_node": node[0], "failed_code": node[1]}
+
+
+async def _who_paused(broker: PostgresBroker, workflow_id: str | None, paused_at: datetime) -> Mapping[str, Any]:
+    read = await list_audit(broker, target_id=workflow_id, action="workflow.pause", limit=1)
+    last = read.value.items[0] if isinstance(read, Ok) and read.value.items else None
+    if last is None or not paused_at - PAUSING <= last.at <= paused_at:
+        return {}
+    return {"paused_by": last.actor}
 
 
 async def _of_task(conn: Connection, subject: str, task_id: str) -> Explanation | None:
@@ -107,15 +175,15 @@ def explain_node(subject: str, node: NodeFacts) -> Explanation:
 def _not_yet(subject: str, task: TaskFacts) -> Explanation | None:
     """What the row and its workflow say."""
     if task.good_until is not None and task.good_until <= task.now:
-        said = f"its deadline passed at {_at(task.good_until)}; a worker will mark it EXPIRED"
+        said = f"its deadline passed at {at(task.good_until)}; a worker will mark it EXPIRED"
         return _about(subject, task, Why.DEADLINE_PASSED, said, since=task.good_until)
     if task.workflow_status is not None and (stopped := _stopped(task.workflow_status, task.workflow_id)) is not None:
         return _about(subject, task, *stopped, since=task.paused_at)
     if task.next_retry_at is not None and task.next_retry_at > task.now:
-        said = f"retry {task.retry_count} of {task.max_retries} is due at {_at(task.next_retry_at)}"
+        said = f"retry {task.retry_count} of {task.max_retries} is due at {at(task.next_retry_at)}"
         return _about(subject, task, Why.RETRY_DUE, said, until=task.next_retry_at)
     if task.enqueued_at > task.now:
-        said = f"it is not due until {_at(task.enqueued_at)}"
+        said = f"it is not due until {at(task.enqueued_at)}"
         return _about(subject, task, Why.NOT_DUE, said, until=task.enqueued_at)
     return None
 
@@ -138,7 +206,7 @@ def _nobody_for_it(subject: str, task: TaskFacts, workers: Sequence[WorkerStateI
     if not any(_may_know(worker, task) for worker in serving):
         said = (
             f"no live worker of the queue {task.queue!r} knows a task named {task.task_name!r}; they leave it to "
-            "others, and it fails with WORKER_RESOLUTION_ERROR when none has known it for unknown_task_grace_ms"
+            "others, until it fails because nobody has known it for too long"
         )
         return _about(subject, task, Why.NO_WORKER_KNOWS_TASK, said, facts=facts)
     return None
@@ -194,17 +262,17 @@ def _in_flight(subject: str, task: TaskFacts) -> Explanation:
         since = task.worker_heard_at or heard
         gone = "has not been registered" if task.worker_heard_at is None else "has been silent"
         said = (
-            f"it is {task.status} at worker {task.worker_id}, which {gone} since {_at(since)}; recovery will handle it"
+            f"it is {task.status} at worker {task.worker_id}, which {gone} since {at(since)}; recovery will handle it"
         )
         return _about(subject, task, Why.WORKER_SILENT, said, since=since, facts=facts)
     if task.finalizing_at is not None and task.status == TaskStatus.RUNNING:
         said = f"its code has ended; worker {task.worker_id} is writing the result"
         return _about(subject, task, Why.BEING_FINALIZED, said, since=task.finalizing_at, facts=facts)
     if task.now - heard > timedelta(seconds=SILENT_AFTER_BEATS * task.beat_interval_s):
-        said = f"it is {task.status} at worker {task.worker_id}, but has sent no heartbeat for it since {_at(heard)}"
+        said = f"it is {task.status} at worker {task.worker_id}, but has sent no heartbeat for it since {at(heard)}"
         return _about(subject, task, Why.WORKER_SILENT, said, since=heard, facts=facts)
     if task.status == TaskStatus.RUNNING:
-        said = f"it has been running since {_at(heard if begun is None else begun)} at worker {task.worker_id}"
+        said = f"it has been running since {at(heard if begun is None else begun)} at worker {task.worker_id}"
         return _about(subject, task, Why.RUNNING, said, since=begun, facts=facts)
     said = f"worker {task.worker_id} has claimed it and starts it as soon as a child process is free"
     return _about(subject, task, Why.CLAIMED, said, since=begun, facts=facts)
@@ -240,6 +308,14 @@ def _who(task: TaskFacts, workers: Sequence[WorkerStateInfo]) -> dict[str, Any]:
         "serving_queue": serving[:MOST_NAMED],
         "knowing_workers": len(knowing),
         "known_by": knowing[:MOST_NAMED],
+        "known_in": sorted(
+            {
+                queue
+                for one in workers
+                if one.is_live and task.task_name in (one.task_names or ())
+                for queue in one.queues
+            }
+        ),
     }
 
 
@@ -260,10 +336,6 @@ def _of_queue(queue: QueueFacts) -> dict[str, Any]:
 
 def _known(values: Sequence[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def _at(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
 
 
 def _about(

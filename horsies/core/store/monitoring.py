@@ -443,3 +443,17 @@ async def queue_facts(conn: Connection, task: TaskFacts, *, most: int, look: int
     }
     [row] = await (await conn.execute(load("monitoring/explain_queue"), wanted, prepare=False)).fetchall()
     return QueueFacts(*row)
+
+
+async def unknown_until(conn: Connection, task_name: str, queue: str, due_at: datetime) -> datetime | None:
+    """When a task that no live worker of its queue knows is failed; None if nobody would do that."""
+    wanted = {"task_name": task_name, "queue": queue, "due_at": due_at}
+    [(time,)] = await (await conn.execute(load("monitoring/unknown_until"), wanted, prepare=False)).fetchall()
+    return cast("datetime | None", time)
+
+
+async def first_failed_node(conn: Connection, workflow_id: str) -> tuple[str, str | None] | None:
+    """The name and the error code of the first node that failed."""
+    wanted = {"workflow_id": workflow_id}
+    row = await (await conn.execute(load("monitoring/first_failed_node"), wanted, prepare=False)).fetchone()
+    return None if row is None else (row[0], row[1])

@@ -17,7 +17,8 @@ FieldType: TypeAlias = Literal["text", "number", "flag", "json"]
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """A value of the request; `type` says what it becomes in its JSON body."""
+    """A value of the request; `type` says what it becomes in its JSON body. `options` are values to
+    choose from, each with words for it; `otherwise` are those for any other value."""
 
     name: str
     value: Any = ""
@@ -25,6 +26,8 @@ class FormField:
     type: FieldType = "text"
     is_hidden: bool = False
     is_required: bool = False
+    options: Sequence[tuple[str, str]] = ()
+    otherwise: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ dialog changes nothing itself: its form is sent to the JSON API, which checks ev
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -22,6 +22,8 @@ from horsies.web.format import count
 from horsies.web.pages import task_dialogs, workflow_dialogs
 from horsies.web.pages.asking import MOST_NAMED, Dialog, DialogMaker, FormField, listed, value, values
 from horsies.web.pages.frame import Viewer, not_found, viewer_of
+from horsies.web.pages.queue_choice import UNSERVED, queue_options
+from horsies.web.pages.schedules import about_pausing, about_resuming, about_triggering
 from horsies.web.render import render
 from horsies.web.screens import Screen
 
@@ -126,14 +128,16 @@ async def move_tasks(viewer: Viewer) -> Dialog:
         viewer,
         f"Move {len(ids)} task{'s' if len(ids) != 1 else ''} to another queue or priority?",
         result,
-        sentences=["Only waiting tasks move. An empty field stays as it is."],
+        sentences=["Only waiting tasks move."],
         api=viewer.path("api", "bulk", "move"),
-        confirm="Move them",
-        said="The tasks are moved.",
+        confirm="Move them" if len(ids) > 1 else "Move it",
+        said="The tasks are moved." if len(ids) > 1 else "The task is moved.",
         fields=[
             listed("ids", ids),
-            FormField("queue", "", "New queue"),
-            FormField("priority", "", "New priority (1 is first)", "number"),
+            FormField(
+                "queue", "", "New queue (empty: as it is)", options=await queue_options(viewer, ids), otherwise=UNSERVED
+            ),
+            FormField("priority", "", "New priority (1 is first; empty: as it is)", "number"),
         ],
     )
 
@@ -161,13 +165,11 @@ async def sweep(viewer: Viewer) -> Dialog:
     )
 
 
-def _schedule(action: str, sentence: str, said: str) -> DialogMaker:
+def _schedule(action: str, words: Callable[[Viewer, str], Awaitable[str]], said: str) -> DialogMaker:
     async def make(viewer: Viewer) -> Dialog:
         name = value(viewer, "name")
-        path = viewer.path("api", "schedules", name, action)
-        return Dialog(
-            f"{action.capitalize()} schedule {visible(name)}?", [sentence], path, f"{action.capitalize()} it", said
-        )
+        path, verb = viewer.path("api", "schedules", name, action), action.capitalize()
+        return Dialog(f"{verb} schedule {visible(name)}?", [await words(viewer, name)], path, f"{verb} it", said)
 
     return make
 
@@ -179,16 +181,20 @@ async def edit_schedule(viewer: Viewer) -> Dialog:
     if found is None or found.definition is None:
         raise not_found("schedule that can be edited")
     pattern = json.dumps(found.definition.get("pattern"), indent=1)
+    sentences = ["Its arguments stay as they are. A changed pattern starts with its next run."]
+    if found.paused:
+        sentences.append("It is paused, and stays so until it is resumed.")
+    is_enabled = FormField("enabled", bool(found.definition.get("enabled", True)), "enabled", "flag")
     return Dialog(
         f"Edit schedule {visible(name)}",
-        ["Its arguments stay as they are. A changed pattern starts with its next run."],
+        sentences,
         viewer.path("api", "schedules", name, "edit"),
         "Save",
         "The schedule is changed.",
         [
             FormField("pattern", pattern, "When (JSON)", "json"),
             FormField("timezone", found.definition.get("timezone", "UTC"), "Time zone", is_required=True),
-            FormField("enabled", bool(found.definition.get("enabled", True)), "enabled", "flag"),
+            *([] if found.paused else [is_enabled]),
         ],
     )
 
@@ -234,13 +240,9 @@ DIALOGS: Mapping[str, DialogMaker] = {
     "retry-workflow": workflow_dialogs.retry_workflow,
     "sweep": sweep,
     "drain-worker": drain_worker,
-    "pause-schedule": _schedule("pause", "It does not run until it is resumed.", "The schedule is paused."),
-    "resume-schedule": _schedule(
-        "resume", "It runs again. Of missed runs the last is made up, or all if it says so.", "The schedule runs again."
-    ),
-    "trigger-schedule": _schedule(
-        "trigger", "Its task is sent now, in addition to its next runs.", "The task of the schedule was sent."
-    ),
+    "pause-schedule": _schedule("pause", about_pausing, "The schedule is paused."),
+    "resume-schedule": _schedule("resume", about_resuming, "The schedule runs again."),
+    "trigger-schedule": _schedule("trigger", about_triggering, "The task of the schedule was sent."),
     "edit-schedule": edit_schedule,
 }
 

@@ -1,4 +1,5 @@
-"""Schedules (M-91): in words, the next five runs, the last one and its end."""
+"""Schedules (M-91): what each sends and when, in words, the next five runs, the last one and its end, and who paused
+it; and what its dialogs say."""
 
 from __future__ import annotations
 
@@ -9,11 +10,14 @@ from typing import Any
 from starlette.responses import Response
 
 from horsies import monitoring
+from horsies.core.models.monitoring.history import AuditEntry, AuditOutcome
 from horsies.core.models.schedule.config import ScheduleInfo
 from horsies.core.scheduler.words import in_words
+from horsies.core.text import visible
 from horsies.core.types import Ok, TaskStatus
 from horsies.web.answers import unavailable
 from horsies.web.endpoints import Asked
+from horsies.web.format import moment
 from horsies.web.pages.frame import Viewer, with_viewer
 from horsies.web.schedule_actions import schedules_of
 from horsies.web.screens import Screen
@@ -37,6 +41,8 @@ class ScheduleRow:
     last_status: TaskStatus | None
     run_count: int
     is_late: bool
+    task_name: str | None = None
+    paused: AuditEntry | None = None
     is_known: bool = True
 
     @property
@@ -51,17 +57,20 @@ async def schedules(viewer: Viewer) -> Response:
         raise unavailable(viewer.dashboard.database.redact(listed.error.message))
     known = {one.name: one for one in listed.value}
     names = sorted({*known, *states})[:MOST_SHOWN]
+    pauses = await _pauses(viewer) if any(one.paused for one in states.values()) else {}
     ends = await _ends(viewer, [states[name].last_task_id for name in names if name in states])
     return await viewer.show(
         "schedules.html",
         "Schedules",
         poll=POLL_S,
-        rows=[_row(name, known.get(name), states.get(name), ends) for name in names],
+        rows=[_row(name, known.get(name), states.get(name), ends, pauses.get(name)) for name in names],
         total=len({*known, *states}),
     )
 
 
-def _row(name: str, info: ScheduleInfo | None, state: Any, ends: dict[str, TaskStatus]) -> ScheduleRow:
+def _row(
+    name: str, info: ScheduleInfo | None, state: Any, ends: dict[str, TaskStatus], pause: AuditEntry | None
+) -> ScheduleRow:
     last_task_id = state.last_task_id if state is not None else None
     return ScheduleRow(
         name=name,
@@ -75,6 +84,8 @@ def _row(name: str, info: ScheduleInfo | None, state: Any, ends: dict[str, TaskS
         last_status=None if last_task_id is None else ends.get(last_task_id),
         run_count=0 if state is None else state.run_count,
         is_late=state is not None and state.lag_seconds > 60,
+        task_name=_task_name(info, state),
+        paused=pause if state is not None and state.paused else None,
         is_known=info is not None,
     )
 
@@ -87,6 +98,25 @@ def _state(info: ScheduleInfo | None, state: Any) -> str:
     if info.is_paused:
         return "paused"
     return "active" if info.is_active else "disabled"
+
+
+def _task_name(info: ScheduleInfo | None, state: Any) -> str | None:
+    if info is not None and info.schedule is not None:
+        return info.schedule.task_name
+    stored = None if state is None or state.definition is None else state.definition.get("task_name")
+    return stored if isinstance(stored, str) else None
+
+
+async def _pauses(viewer: Viewer) -> dict[str, AuditEntry]:
+    """Who paused which schedule last, as far as it was not resumed since, and somebody wrote it down."""
+    found: dict[str, AuditEntry] = {}
+    for action in ("schedule.pause", "schedule.resume"):
+        read = await monitoring.list_audit(viewer.dashboard.broker, action=action, limit=MOST_SHOWN)
+        for entry in read.value.items if isinstance(read, Ok) else ():
+            for name in entry.target_ids if entry.outcome == AuditOutcome.DONE else ():
+                if name not in found or found[name].audit_id < entry.audit_id:
+                    found[name] = entry
+    return {name: entry for name, entry in found.items() if entry.action == "schedule.pause"}
 
 
 def _words(info: ScheduleInfo | None) -> str:
@@ -102,6 +132,33 @@ async def _ends(viewer: Viewer, task_ids: list[str | None]) -> dict[str, TaskSta
     known = [one for one in task_ids if one is not None]
     found = await viewer.read(monitoring.get_task_summaries, known)
     return {one.task_id: one.status for one in found}
+
+
+async def about_pausing(viewer: Viewer, name: str) -> str:
+    return "It does not run until it is resumed."
+
+
+async def about_resuming(viewer: Viewer, name: str) -> str:
+    """What becomes of the runs that it missed."""
+    found = next((one for one in await viewer.read(monitoring.list_schedules) if one.name == name), None)
+    if found is None or found.next_run_at is None:
+        return "It runs again as it says."
+    if found.next_run_at > viewer.now:
+        return f"It runs again. It has missed no run: the next one is at {moment(found.next_run_at)}."
+    missed = f"It runs again. It has missed runs since {moment(found.next_run_at)}"
+    if (found.definition or {}).get("catch_up_missed"):
+        return f"{missed}: each of them is made up for at once."
+    return f"{missed}: it runs once at once, not once for each of them."
+
+
+async def about_triggering(viewer: Viewer, name: str) -> str:
+    listed = await schedules_of(Asked(viewer.dashboard, viewer.request)).list_async()
+    found = next((one for one in listed.value if one.name == name), None) if isinstance(listed, Ok) else None
+    task = None if found is None or found.schedule is None else found.schedule
+    if task is None:
+        return "Its task is sent now, in addition to its next runs."
+    where = "" if task.queue_name is None else f" to the queue {visible(task.queue_name)}"
+    return f"The task {visible(task.task_name)} is sent now{where}, in addition to the next runs."
 
 
 SCREENS = (Screen("/schedules", with_viewer(schedules)),)

@@ -11,6 +11,7 @@ from horsies.core.types import TaskStatus
 from horsies.web.format import moment
 from horsies.web.pages.asking import MOST_NAMED, Dialog, FormField, value
 from horsies.web.pages.frame import Viewer
+from horsies.web.pages.queue_choice import unserved_warning
 from horsies.web.pages.task import audit_of, reruns_of
 
 
@@ -35,7 +36,11 @@ async def rerun_task(viewer: Viewer) -> Dialog:
     reruns = await reruns_of(viewer, task, await audit_of(viewer, task.task_id))
     return Dialog(
         f"Run {visible(task.task_name)} again?",
-        [*_repeated(reruns), f"{new}{_new_deadline(task, viewer.now)}. This one stays as it is."],
+        [
+            *_repeated(reruns),
+            f"{new}{_new_deadline(task, viewer.now)}. This one stays as it is.",
+            *await unserved_warning(viewer, task.queue_name, task.task_name),
+        ],
         viewer.path("api", "tasks", task.task_id, "rerun"),
         "Run it once more" if reruns else "Run it again",
         "A new task was sent.",

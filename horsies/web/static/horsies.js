@@ -50,11 +50,12 @@
   let stream = null, poll = null, paused = sessionStorage.getItem("horsies-paused") === "1";
   const button = document.getElementById("live");
 
+  // `polling` while the stream of events is interrupted, `timed` where there is none to be had.
   function show(state) {
     if (!button) return;
     button.dataset.state = state;
     button.setAttribute("aria-pressed", String(state !== "paused"));
-    button.querySelector(".word").textContent = { live: "live", polling: "polling", paused: "paused" }[state];
+    button.querySelector(".word").textContent = { live: "live", polling: "polling", timed: "polling", paused: "paused" }[state];
   }
 
   function topics() { return (page().dataset.topics || "").split(" ").filter(Boolean); }
@@ -72,14 +73,14 @@
 
   function connect() {
     disconnect();
-    if (paused || document.hidden || !button) { show(paused ? "paused" : "polling"); return; }
+    if (paused || document.hidden || !button) { show(paused ? "paused" : "timed"); return; }
     pollEvery(Number(page().dataset.poll) * 1000 || 0);
-    if (!topics().length) { show("polling"); return; }
+    if (!topics().length) { show("timed"); return; }
     stream = new EventSource(`${root}/api/events`);
     // Nobody has told what changed before it was open: since the page was made, or while it was down.
     stream.onopen = () => { show("live"); pollEvery(Number(page().dataset.poll) * 1000 || 0); soon(); };
     stream.onmessage = (message) => { if (concerns(JSON.parse(message.data))) soon(); };
-    stream.onerror = () => { show("polling"); pollEvery(POLL); };
+    stream.onerror = () => { show(stream.readyState === EventSource.CLOSED ? "timed" : "polling"); pollEvery(POLL); };
   }
 
   function disconnect() {
@@ -172,6 +173,14 @@
     flag: (field) => (field.type === "checkbox" ? field.checked : field.value === "true"),
     json: (field) => JSON.parse(field.value),
   };
+  // What is known about the value of a field that has a list, such as who serves a queue.
+  dialog.addEventListener("input", (event) => {
+    const hint = event.target.list && dialog.querySelector(`[data-hint-of="${event.target.id}"]`);
+    if (!hint) return;
+    const known = [...event.target.list.options].find((one) => one.value === event.target.value);
+    hint.textContent = event.target.value && (known ? known.label : hint.dataset.otherwise);
+    hint.classList.toggle("warn-text", hint.textContent.startsWith(hint.dataset.otherwise));
+  });
   dialog.addEventListener("input", (event) => {
     if (event.target.dataset.type !== "json") return;
     let wrong = "";
@@ -354,6 +363,10 @@
     const act = KEYS[event.key];
     if (act) { event.preventDefault(); act(); }
   });
+
+  // On a narrow screen the line of screens scrolls: the current one is in it.
+  const current = document.querySelector(".top nav [aria-current]");
+  if (current) current.closest("nav").scrollLeft = current.offsetLeft - current.closest("nav").clientWidth / 2;
 
   keepSelection();
   if (document.readyState === "complete") connect();

@@ -99,14 +99,15 @@ def _chart(
     words = " ".join(_in_words(one, window, unit) for one in series)
     size = {"viewBox": f"0 0 {number(WIDTH)} {number(HEIGHT)}", "preserveAspectRatio": "xMidYMid meet"}
     frame = {"class": "chart", **size, "font-size": SIZE}
-    name = label(title, {"class": "chart-title", "x": 8.0, "y": 14.0, "font-size": TITLE_SIZE}, 170, TITLE_SIZE)
+    name = label(title, {"class": "chart-title", "x": 8.0, "y": 11.0, "font-size": TITLE_SIZE}, 170, TITLE_SIZE)
     if all(value is None for values in columns for value in values):
         nothing = {"class": "no-data", "x": WIDTH / 2, "y": HEIGHT / 2 + 8, "text-anchor": "middle"}
         return picture(frame, title, "No data.", name, tag("text", nothing, text("no data")))
     top = top_of(_highest(columns, is_stacked=is_stacked), unit)
     if is_stacked and window.merged > 1:
         words += f" Each bar is the sum of {human_seconds(window.step.total_seconds() * window.merged)}."
-    shown = _key(series, window, unit) if has_key else _latest(series[0], window, unit)
+    room = WIDTH - RIGHT - 20 - min(170.0, text_width(title, TITLE_SIZE))
+    shown = _key(series, window, unit) if has_key else _latest(series[0], window, unit, room)
     return picture(frame, title, words, name, *shown, _axes(window, top, unit), *draw(columns, top))
 
 
@@ -225,20 +226,20 @@ def _axes(window: ChartWindow, top: float, unit: Unit) -> Svg:
     )
 
 
-def _latest(series: ChartSeries, window: ChartWindow, unit: Unit) -> list[Svg]:
-    """The latest value, large; a value that is old says so."""
+def _latest(series: ChartSeries, window: ChartWindow, unit: Unit, room: float) -> list[Svg]:
+    """The latest value, large, beside the title; a value that is old says so."""
     known = _inside(series, window)
     if not known:
         return []
     time, value = known[-1]
     age = seconds_between(time, window.end)
     words = human(value, unit) + (f" ({human_seconds(age)} ago)" if age > 3 * window.step.total_seconds() else "")
-    spot = {"class": "latest", "x": WIDTH - RIGHT, "y": 15.0, "text-anchor": "end", "font-size": 13.0}
-    return [label(words, spot, 130, 13)]
+    spot = {"class": "latest", "x": WIDTH - RIGHT, "y": 12.0, "text-anchor": "end", "font-size": 13.0}
+    return [label(words, spot, room, 13)]
 
 
 def _key(series: Sequence[ChartSeries], window: ChartWindow, unit: Unit) -> list[Svg]:
-    """The names of the series with their marks and latest values, from the right."""
+    """The names of the series with their marks and latest values, from the right, below the title."""
     parts = []
     x = WIDTH - RIGHT
     for one in reversed(series):
@@ -246,8 +247,8 @@ def _key(series: Sequence[ChartSeries], window: ChartWindow, unit: Unit) -> list
         words = f"{one.name[:12]} {human(known[-1][1], unit) if known else '–'}"
         width = text_width(words, SIZE)
         x -= width
-        parts.append(label(words, {"class": "key", "x": x, "y": 24.0}, width, SIZE))
-        mark = {"class": f"mark mark-{_safe(one.kind)}", "x": x - 11, "y": 16.5, "width": 8.0, "height": 8.0, "rx": 1}
+        parts.append(label(words, {"class": "key", "x": x, "y": 25.0}, width, SIZE))
+        mark = {"class": f"mark mark-{_safe(one.kind)}", "x": x - 11, "y": 17.5, "width": 8.0, "height": 8.0, "rx": 1}
         parts.append(tag("rect", mark))
         x -= 18
     return parts

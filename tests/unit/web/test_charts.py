@@ -137,3 +137,14 @@ def test_m93_hostile_texts_stay_texts(hostile: str) -> None:
     ):
         read(picture)
         assert len(picture) < 30_000
+
+
+def test_m92_titles_keys_and_values_leave_room_for_each_other() -> None:
+    """A key is below a long title, and what is beside a short one is not cut."""
+    samples: list[Sample] = [(NOW - timedelta(minutes=6.5), 492.0)]
+    old = texts(read(area_svg(samples, title="Oldest due", window=HOUR, unit="seconds")))
+    assert any(one.endswith("ago)") for one in old), old
+    series = [ChartSeries("p50", "p50", samples)]
+    keyed = read(lines_svg(series, title="Time from due to start", window=HOUR))
+    title, key = (float(by_class(keyed, name)[0].get("y", "0")) for name in ("chart-title", "key"))
+    assert key - title >= 12

@@ -44,7 +44,7 @@ KNOWN_TEXTS = {
 KNOWN_OTHERS = {
     "flags", "queues", "task_names", "queue_priorities", "queue_max_concurrency", "success_policy", "args_from",
     "previous_task_ids", "missing", "workflow_counts", "facts", "tasks", "nodes", "silent", "worker_ids", "ids",
-    "changed_ids", "new_ids", "skipped", "target_ids", "details",
+    "changed_ids", "new_ids", "skipped", "target_ids", "details", "remedies",
 }  # fmt: skip
 # What a task has logged can only be hidden as a whole, and its route does that (`tests/services/web/test_programs.py`).
 LOGGED = {"TaskLogLine.level", "TaskLogLine.logger", "TaskLogLine.text"}

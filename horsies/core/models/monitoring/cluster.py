@@ -238,7 +238,8 @@ class Explanation:
     """Why a task is not running: the first reason, a sentence for people, and the facts behind it.
 
     `since` and `until` are set where they apply; `tasks` are the ids of the tasks that hold the places (the first
-    `reasons.MOST_NAMED` of them), `nodes` are the nodes it waits for, as `name (index): STATUS`.
+    `explain.MOST_NAMED` of them), `nodes` are the nodes it waits for, as `name (index): STATUS`. `remedies` are
+    sentences for people: what can be done.
     """
 
     subject: str
@@ -255,3 +256,4 @@ class Explanation:
     tasks: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    remedies: tuple[str, ...] = ()
