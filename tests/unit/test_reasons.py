@@ -9,7 +9,7 @@ import pytest
 
 from horsies.core.models.monitoring.cluster import Why, WorkerStateInfo
 from horsies.core.monitoring.explain import explain_node, reasons_of_task
-from horsies.core.store.monitoring import NodeFacts, QueueFacts, TaskFacts
+from horsies.core.store.reasons import NodeFacts, QueueFacts, TaskFacts
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EARLIER, LATER = NOW - timedelta(hours=1), NOW + timedelta(hours=1)

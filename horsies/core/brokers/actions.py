@@ -19,7 +19,7 @@ from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.producer import enqueue, hub
 from horsies.core.sql import stored
-from horsies.core.store import many, monitoring, workers
+from horsies.core.store import many, reasons, workers
 from horsies.core.types import Err, Ok, TaskStatus
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ async def _run_now(broker: PostgresBroker, task_id: str) -> TaskDueResult:
             for _ in range(TRIES):
                 if was_due := (await many.run_now(conn, [task_id])).get(task_id):
                     return Ok(TaskDue(task_id, was_due))
-                facts = await monitoring.task_facts(conn, task_id)
+                facts = await reasons.task_facts(conn, task_id)
                 if facts is None or why_not_run(facts) is not None:
                     break
     if facts is None:
@@ -256,7 +256,7 @@ async def _run_now(broker: PostgresBroker, task_id: str) -> TaskDueResult:
     return Err(TaskActionError(code, f"task {task_id} {why}", task_id, stored(TaskStatus, facts.status)))
 
 
-def why_not_run(task: monitoring.TaskFacts) -> tuple[TaskActionErrorCode, str] | None:
+def why_not_run(task: reasons.TaskFacts) -> tuple[TaskActionErrorCode, str] | None:
     """Why a task is not made due. None: it could be, and came to that between two statements, so it is tried again."""
     if task.status != TaskStatus.PENDING:
         return TaskActionErrorCode.TASK_NOT_WAITING, f"is {task.status}: only a waiting task can be run now"

@@ -1,6 +1,6 @@
 """`explain_task`: why is this task, or this node of a workflow, not running? The facts are read at one moment, and
 plain functions judge them: the answer is the first reason in the order in which a claim would check.
-`store/monitoring.py` has the statements.
+`store/reasons.py` has the statements.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from horsies.core.monitoring.queries import MOST_WORKERS, ask
 from horsies.core.monitoring.remedies import at, remedies_of
 from horsies.core.producer.hub import can_exist
 from horsies.core.sql import stored
-from horsies.core.store import monitoring, task_reads
-from horsies.core.store.monitoring import NodeFacts, QueueFacts, TaskFacts
+from horsies.core.store import monitoring, reasons, task_reads
+from horsies.core.store.reasons import NodeFacts, QueueFacts, TaskFacts
 from horsies.core.types import Ok, TaskStatus
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ async def _holders(conn: Connection, found: Explanation) -> Mapping[str, Any]:
 
 async def _when_it_fails(conn: Connection, found: Explanation) -> Mapping[str, Any]:
     name, due = found.facts["task_name"], found.facts["enqueued_at"]
-    return {"fails_at": await monitoring.unknown_until(conn, name, found.queue or "", due)}
+    return {"fails_at": await reasons.unknown_until(conn, name, found.queue or "", due)}
 
 
 async def _last_error(conn: Connection, found: Explanation) -> Mapping[str, Any]:
@@ -99,7 +99,7 @@ async def _last_error(conn: Connection, found: Explanation) -> Mapping[str, Any]
 
 
 async def _failed_node(conn: Connection, found: Explanation) -> Mapping[str, Any]:
-    node = await monitoring.first_failed_node(conn, found.workflow_id or "")
+    node = await reasons.first_failed_node(conn, found.workflow_id or "")
     return {} if node is None else {"failed_node": node[0], "failed_code": node[1]}
 
 
@@ -112,20 +112,20 @@ async def _who_paused(broker: PostgresBroker, workflow_id: str | None, paused_at
 
 
 async def _of_task(conn: Connection, subject: str, task_id: str) -> Explanation | None:
-    task = await monitoring.task_facts(conn, task_id) if can_exist(task_id) else None
+    task = await reasons.task_facts(conn, task_id) if can_exist(task_id) else None
     if task is None:
         return None
     if task.status != TaskStatus.PENDING:
         return reasons_of_task(subject, task)
     workers = await monitoring.workers(conn, most=MOST_WORKERS)
-    queue = await monitoring.queue_facts(conn, task, most=MOST_NAMED, look=LOOK)
+    queue = await reasons.queue_facts(conn, task, most=MOST_NAMED, look=LOOK)
     return reasons_of_task(subject, task, workers, queue)
 
 
 async def _of_node(conn: Connection, subject: str, workflow_id: str, index: int) -> Explanation | None:
     if not can_exist(workflow_id):
         return None
-    node = await monitoring.node_facts(conn, workflow_id, index, most=MOST_NAMED)
+    node = await reasons.node_facts(conn, workflow_id, index, most=MOST_NAMED)
     if node is None:
         return None
     if node.task_id is not None and (found := await _of_task(conn, subject, node.task_id)) is not None:

@@ -4,7 +4,7 @@ dialog changes nothing itself: its form is sent to the JSON API, which checks ev
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
