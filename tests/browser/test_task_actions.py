@@ -296,15 +296,15 @@ def test_m96_a_refusal_can_be_read_while_the_dialog_stays_open(shop: Shop, visit
     button(page, "Move…").click()
     dialog = page.get_by_role("dialog")
     visit.expects("422|409")
-    dialog.get_by_role("button", name="Move them").click()
+    dialog.get_by_role("button", name="Move it").click()
     expect(dialog.get_by_role("alert")).to_contain_text("queue")
     dialog.get_by_label("New priority").fill("1000000")
-    dialog.get_by_role("button", name="Move them").click()
+    dialog.get_by_role("button", name="Move it").click()
     expect(dialog.get_by_role("alert")).to_contain_text("priority")
     expect(dialog.get_by_role("alert")).to_have_count(1)
     expect(dialog.get_by_label("New priority")).to_have_value("1000000")
     dialog.get_by_label("New priority").fill("9")
-    dialog.get_by_role("button", name="Move them").click()
+    dialog.get_by_role("button", name="Move it").click()
     expect(dialog).to_have_count(0)
     assert shop.task("t-0")["priority"] == 9
 
