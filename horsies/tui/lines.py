@@ -263,7 +263,7 @@ def broken(text: str, width: int) -> Iterator[str]:
         blank = piece.rfind(" ")
         if blank > width // 2:
             piece = piece[: blank + 1]
-        yield piece.rstrip()
+        yield piece.rstrip(" ")
         text = text[len(piece) :]
     yield text
 

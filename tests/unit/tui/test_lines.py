@@ -45,6 +45,7 @@ def test_m80_a_long_text_is_broken_without_losing_anything(text: str, width: int
 def test_m80_a_text_is_broken_at_blanks() -> None:
     assert list(lines.broken("the oldest task has been due", 12)) == ["the oldest", "task has", "been due"]
     assert list(lines.broken("abcdefghij", 4)) == ["abcd", "efgh", "ij"]
+    assert list(lines.broken("0\xa00", 2)) == ["0\xa0", "0"], "only a plain blank may be left out"
 
 
 def test_m80_ages_and_numbers_are_short() -> None:
