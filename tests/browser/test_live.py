@@ -161,6 +161,7 @@ def test_m75_while_the_stream_is_down_the_page_asks_and_then_follows_again(shop:
     visit.is_live()
     page.evaluate(MARK)
     visit.expects("ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET")
+    visit.expects("htmx:sendError|htmx:afterRequest")  # a page asks while nobody answers
     web.stop()
     expect(page.locator("#live")).to_contain_text("polling")
     shop.given_task("t-1")
@@ -170,6 +171,41 @@ def test_m75_while_the_stream_is_down_the_page_asks_and_then_follows_again(shop:
     shop.given_task("t-2")
     expect(row(page, "t-2")).to_be_visible()
     assert is_the_same_page(page)
+
+
+def test_m75_a_stream_that_is_refused_for_a_while_is_asked_for_again(shop: Shop, visit: Visit) -> None:
+    """A proxy answers in the place of a server that is just being started again."""
+    refused = 0
+
+    def refuse_twice(route: Route) -> None:
+        nonlocal refused
+        refused += 1
+        if refused <= 2:
+            route.fulfill(status=502, body="bad gateway")
+        else:
+            route.continue_()
+
+    visit.expects("502")
+    visit.page.route("**/api/events", refuse_twice)
+    page = visit.go("/tasks")
+    expect(page.locator("#live")).to_have_attribute("data-state", "timed")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # as if somebody had come back to it
+    visit.until(lambda: refused == 2, "it is asked for")
+    visit.is_live()
+    shop.given_task("t-1")
+    expect(row(page, "t-1")).to_be_visible()
+
+
+def test_m75_while_nobody_answers_nothing_breaks(shop: Shop, web: Web, visit: Visit) -> None:
+    page = visit.go("/tasks")
+    visit.is_live()
+    visit.expects("ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET")
+    visit.expects("htmx:sendError|htmx:afterRequest")
+    web.stop()
+    page.keyboard.press("r")
+    expect(page.locator("#live")).to_contain_text("polling")
+    visit.until(lambda: any("htmx:sendError" in one for one in visit.heard), "the page has asked")
+    web.start()
 
 
 def test_m75_what_changes_before_the_stream_is_open_is_not_missed(shop: Shop, web: Web, visit: Visit) -> None:

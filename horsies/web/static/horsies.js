@@ -15,7 +15,7 @@
   };
 
   // ------------------------------------------------------------------ refreshing
-  const POLL = 5000;
+  const POLL = 5000, AGAIN = 15000;
   let refreshing = false, wanted = false, shares = true, hadFocus = false;
   let last = Date.now(), pause = 1000; // the server says how long
 
@@ -28,7 +28,8 @@
     refreshing = true; wanted = false; shares = true; last = Date.now();
     try {
       const where = { target: "#page", select: "#page", swap: "morph:outerHTML", headers };
-      await htmx.ajax("GET", location.pathname + location.search, where);
+      const wasAnswered = await htmx.ajax("GET", location.pathname + location.search, where).then(() => true, () => false);
+      if (!wasAnswered) return; // htmx:sendError has told of it
       keepSelection();
       showAges();
       // What had it may be gone, such as a button of what was done; the keyboard stays where it was.
@@ -47,7 +48,7 @@
   }
 
   // ------------------------------------------------------------------ live updates
-  let stream = null, poll = null, paused = sessionStorage.getItem("horsies-paused") === "1";
+  let stream = null, poll = null, again = null, paused = sessionStorage.getItem("horsies-paused") === "1";
   const button = document.getElementById("live");
 
   // `polling` while the stream of events is interrupted, `timed` where there is none to be had.
@@ -80,12 +81,19 @@
     // Nobody has told what changed before it was open: since the page was made, or while it was down.
     stream.onopen = () => { show("live"); pollEvery(Number(page().dataset.poll) * 1000 || 0); soon(); };
     stream.onmessage = (message) => { if (concerns(JSON.parse(message.data))) soon(); };
-    stream.onerror = () => { show(stream.readyState === EventSource.CLOSED ? "timed" : "polling"); pollEvery(POLL); };
+    stream.onerror = () => {
+      // The browser gives up where it is refused, as by a proxy while the server is started again. We do not.
+      const isRefused = stream.readyState === EventSource.CLOSED;
+      show(isRefused ? "timed" : "polling");
+      pollEvery(POLL);
+      if (isRefused) again = setTimeout(connect, AGAIN);
+    };
   }
 
   function disconnect() {
     if (stream) stream.close();
     stream = null;
+    clearTimeout(again);
     pollEvery(0);
   }
 
