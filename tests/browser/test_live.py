@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
@@ -43,6 +45,18 @@ def test_m96_m75_a_task_page_follows_its_task_through_all_states(shop: Shop, vis
         expect(page.locator("h1 .state")).to_have_text("COMPLETED")
     expect(page.locator(".logs")).to_contain_text("page 8 of 8")
     assert is_the_same_page(page)
+
+
+def test_m91_m92_ages_grow_without_a_refresh(shop: Shop, visit: Visit) -> None:
+    task = shop.send("shop.report", '{"pages": 4}')
+    page = visit.go("/tasks")
+    visit.is_live()
+    page.route("**/tasks", lambda route: None)  # from here on, no refresh is answered; one may be under way
+    age = row(page, task).locator("time[data-ago]").first
+    for _ in range(3):
+        expect(age).not_to_have_text(age.inner_text())
+    expect(age).to_have_text(re.compile(r"^[0-9.]+ s ago$"))
+    page.unroute("**/tasks")  # which lets them go on
 
 
 def test_m96_m75_a_workflow_page_follows_its_nodes(shop: Shop, visit: Visit) -> None:
