@@ -130,3 +130,10 @@ async def test_m45d_a_part_that_cannot_be_read_is_said(broker: PostgresBroker, d
     found = await said(broker)
     assert ("warn", "1 task failed in the last hour") in found
     assert any(message.startswith("statistics could not be read") for _, message in found)
+
+
+async def test_m45d_a_task_that_a_worker_has_claimed_does_not_run(broker: PostgresBroker, db: AsyncConnection) -> None:
+    await given_worker(db, "w1", queues=["default"])
+    await given_task(db, task_name="letter", status=TaskStatus.CLAIMED)
+    await given_task(db, task_name="bill", status=TaskStatus.RUNNING, started_at="now", finalizing_at="now")
+    assert await said(broker) == []

@@ -197,17 +197,25 @@ async def test_m45_what_can_be_done_has_names_and_times(broker: PostgresBroker) 
 async def test_m45_who_or_what_paused_a_workflow(broker: PostgresBroker) -> None:
     assert (await explained(broker, "of paused")).remedies[0].startswith("The workflow was paused at ")
     async with await AsyncConnection.connect(broker.config.dsn(), autocommit=True) as db:
-        await given_node(db, "paused", task_index=2, status="FAILED", error_code="BANK_DOWN")
-        assert "Node n2 failed with BANK_DOWN" in (await explained(broker, "of paused")).remedies[0]
+        await given_node(db, "paused", task_index=2, status="FAILED", error_code="BANK_DOWN", completed_at="now")
+        assert "n2" not in (await explained(broker, "of paused")).remedies[0], "it failed, but that paused nothing"
         entry = (
             "INSERT INTO horsies_audit (at, actor, action, target_kind, target_ids, outcome)"
-            " SELECT paused_at - %s::interval, %s, 'workflow.pause', 'workflow', '{paused}', 'done'"
+            " SELECT paused_at - %s::interval, %s, 'workflow.pause', 'workflow', '{paused}', %s"
             " FROM horsies_workflows WHERE id = 'paused'"
         )
-        await db.execute(entry, ["1 hour", "grace"])
+        await db.execute(entry, ["1 hour", "grace", "done"])
         assert "grace" not in (await explained(broker, "paused:1")).remedies[0], "that was another pause"
-        await db.execute(entry, ["1 s", "ada"])
+        await db.execute(entry, ["1 s", "ada", "done"])
+        for between in ("0.5 s", "-1 s"):
+            await db.execute(entry, [between, "mallory", "refused"])
         assert (await explained(broker, "paused:1")).remedies[0].startswith("ada paused the workflow at ")
+        await db.execute("UPDATE horsies_workflows SET on_error = 'PAUSE' WHERE id = 'paused'")
+        await db.execute(
+            "UPDATE horsies_workflow_tasks SET completed_at = paused_at FROM horsies_workflows w"
+            " WHERE w.id = workflow_id AND workflow_id = 'paused' AND task_index = 2"
+        )
+        assert "Node n2 failed with BANK_DOWN" in (await explained(broker, "of paused")).remedies[0]
 
 
 async def test_m45_o31_when_a_task_that_nobody_knows_will_fail(broker: PostgresBroker) -> None:

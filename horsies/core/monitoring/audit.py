@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.core.db import Connection, describe, is_transient
@@ -27,6 +28,7 @@ log = logging.getLogger("horsies.monitoring")
 
 LOOK = 10_000  # entries that one query looks at
 MOST_IDS = audit.MOST_IDS
+PAUSING = timedelta(minutes=2)  # an action is written down before it is done, and stopped after this time
 COMPLETE_S = 5.0  # who waits for an action waits no longer for its entry, which is written nevertheless
 INTERRUPTED = "it was interrupted, and a part of it may be done"
 DB_CODE = tasks.MonitoringErrorCode.DB_OPERATION_FAILED.value
@@ -101,6 +103,15 @@ async def record_audit(
         message = f"the action was not written down, and not made: {_words(broker, problem)}"
         code = tasks.MonitoringErrorCode.DB_OPERATION_FAILED
         return Err(tasks.MonitoringQueryError(code, message, is_transient(problem)))
+
+
+def who_paused(entries: Iterable[history.AuditEntry], paused_at: datetime | None) -> str | None:
+    """Who paused a workflow at that time, according to the entries about it. Whoever tried in vain did not."""
+    for entry in entries:
+        is_pause = entry.action == "workflow.pause" and entry.outcome == history.AuditOutcome.DONE
+        if is_pause and paused_at is not None and timedelta(0) <= paused_at - entry.at <= PAUSING:
+            return entry.actor
+    return None
 
 
 async def list_audit(

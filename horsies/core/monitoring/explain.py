@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from horsies.core.db import Connection
 from horsies.core.models.monitoring.cluster import Explanation, Why, WorkerStateInfo
 from horsies.core.models.monitoring.tasks import MonitoringResult
-from horsies.core.monitoring.audit import list_audit
+from horsies.core.monitoring.audit import list_audit, who_paused
 from horsies.core.monitoring.queries import MOST_WORKERS, ask
 from horsies.core.monitoring.remedies import at, remedies_of
 from horsies.core.producer.hub import can_exist
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SILENT_AFTER_BEATS = 3
 MOST_NAMED = 10  # so many workers, tasks or nodes are named
 LOOK = 10_000  # so many tasks of a queue are counted at most
-PAUSING = timedelta(minutes=2)  # what somebody does is written down before it is done, and stopped after this time
+MOST_PAUSES = 20  # of a workflow, the last ones: after the one that paused it, others may have been refused
 _NODE = re.compile(r"(?P<workflow_id>.+):(?P<index>[0-9]{1,9})")
 
 
@@ -59,14 +59,14 @@ async def _for_remedies(broker: PostgresBroker, found: Explanation) -> Mapping[s
         Why.CLUSTER_AT_CAP: _holders,
         Why.NO_WORKER_KNOWS_TASK: _when_it_fails,
         Why.RETRY_DUE: _last_error,
-        Why.WORKFLOW_PAUSED: _failed_node,
+        Why.WORKFLOW_PAUSED: _pausing_node,
     }
     if (read := readers.get(found.why)) is None:
         return {}
     told = await ask(broker, lambda conn: read(conn, found))
     facts = dict(told.value) if isinstance(told, Ok) else {}
-    if found.why is Why.WORKFLOW_PAUSED and found.since is not None:
-        facts |= await _who_paused(broker, found.workflow_id, found.since)
+    if found.why is Why.WORKFLOW_PAUSED and not facts:
+        facts |= await _who_paused(broker, found)
     return facts
 
 
@@ -98,17 +98,15 @@ async def _last_error(conn: Connection, found: Explanation) -> Mapping[str, Any]
     return {"last_error": attempts[0].error_code, "last_error_at": attempts[0].finished_at}
 
 
-async def _failed_node(conn: Connection, found: Explanation) -> Mapping[str, Any]:
-    node = await reasons.first_failed_node(conn, found.workflow_id or "")
+async def _pausing_node(conn: Connection, found: Explanation) -> Mapping[str, Any]:
+    node = await reasons.pausing_node(conn, found.workflow_id or "")
     return {} if node is None else {"failed_node": node[0], "failed_code": node[1]}
 
 
-async def _who_paused(broker: PostgresBroker, workflow_id: str | None, paused_at: datetime) -> Mapping[str, Any]:
-    read = await list_audit(broker, target_id=workflow_id, action="workflow.pause", limit=1)
-    last = read.value.items[0] if isinstance(read, Ok) and read.value.items else None
-    if last is None or not paused_at - PAUSING <= last.at <= paused_at:
-        return {}
-    return {"paused_by": last.actor}
+async def _who_paused(broker: PostgresBroker, found: Explanation) -> Mapping[str, Any]:
+    read = await list_audit(broker, target_id=found.workflow_id, action="workflow.pause", limit=MOST_PAUSES)
+    actor = who_paused(read.value.items, found.since) if isinstance(read, Ok) else None
+    return {} if actor is None else {"paused_by": actor}
 
 
 async def _of_task(conn: Connection, subject: str, task_id: str) -> Explanation | None:

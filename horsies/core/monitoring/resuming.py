@@ -5,6 +5,7 @@ read. Pure: nothing is asked and nothing is changed. Child workflows, which are 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,7 +23,8 @@ _LOST = (WorkflowTaskStatus.FAILED, WorkflowTaskStatus.SKIPPED)
 class AfterResume:
     """What becomes of the nodes, by their names, and of the workflow. `end` is the state in which it is certain to end,
     None if that depends on nodes that have not ended; `ends_at_once` says that no node is left to run. Of a workflow
-    with too many nodes to read, only the first were looked at (`is_whole`)."""
+    with too many nodes to read, or with rows that the engine could not use, only the first step is known
+    (`is_whole`)."""
 
     failed: tuple[str, ...]
     skipped: tuple[str, ...]
@@ -41,11 +43,12 @@ def after_resume(run: WorkflowRunDetail, now: datetime) -> AfterResume:
     state = settling.flows[flow.id]
     state.status = WorkflowStatus.RUNNING
     settling.add(_nodes(run))
-    is_whole = run.total_nodes == len(run.nodes) and run.total_edges == len(run.edges)
+    is_whole = run.total_nodes == len(run.nodes) and run.total_edges == len(run.edges) and _has_usable_policy(run)
     for key in list(settling.nodes):
         settling.evaluate(key)
     while is_whole and not settling.is_settled:
         settling.run()
+        is_whole = not settling.wanted()  # a node of which others speak does not exist: the engine would stop, too
     after = {key[1]: node.status for key, node in settling.nodes.items()}
     own = [node for node in run.nodes if node.node_type != "ELEMENT"]
 
@@ -72,7 +75,7 @@ def _flow(run: WorkflowRunDetail, now: datetime) -> Flow:
         status=row.status,
         on_error=run.on_error,
         output_index=run.output_index,
-        success_policy=None if run.success_policy is None else dict(run.success_policy),
+        success_policy=None if run.success_policy is None or not _has_usable_policy(run) else dict(run.success_policy),
         has_error=row.error_code is not None,
         parent_workflow_id=row.parent_workflow_id,
         parent_task_index=None,
@@ -82,6 +85,17 @@ def _flow(run: WorkflowRunDetail, now: datetime) -> Flow:
         is_overdue=row.good_until is not None and row.good_until <= now,
         open_nodes=row.open_nodes,
     )
+
+
+def _has_usable_policy(run: WorkflowRunDetail) -> bool:
+    """Whether the engine could read the policy: a row may have any JSON there."""
+    policy: object = run.success_policy
+    if policy is None:
+        return True
+    cases = policy.get("cases", []) if isinstance(policy, Mapping) else None
+    if not isinstance(cases, list) or not all(isinstance(case, list) for case in cases):
+        return False
+    return all(isinstance(index, int) for case in cases for index in case)
 
 
 def _nodes(run: WorkflowRunDetail) -> list[FlowNode]:

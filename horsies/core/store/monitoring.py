@@ -255,7 +255,7 @@ def _schedule(row: dict[str, Any]) -> cluster.ScheduleStateInfo:
         parsed = None if definition is None else json.loads(definition)
     except (ValueError, RecursionError):  # PostgreSQL accepts numbers and depths that Python refuses
         parsed = None
-    return cluster.ScheduleStateInfo(**{**row, "definition": parsed})
+    return cluster.ScheduleStateInfo(**{**row, "definition": parsed if isinstance(parsed, dict) else None})
 
 
 def _worker(row: dict[str, Any], known: list[str] | None) -> cluster.WorkerStateInfo:

@@ -112,8 +112,8 @@ async def unknown_until(conn: Connection, task_name: str, queue: str, due_at: da
     return cast("datetime | None", time)
 
 
-async def first_failed_node(conn: Connection, workflow_id: str) -> tuple[str, str | None] | None:
-    """The name and the error code of the first node that failed."""
+async def pausing_node(conn: Connection, workflow_id: str) -> tuple[str, str | None] | None:
+    """The name and the error code of the first node whose failure has paused its workflow."""
     wanted = {"workflow_id": workflow_id}
-    row = await (await conn.execute(load("monitoring/first_failed_node"), wanted, prepare=False)).fetchone()
+    row = await (await conn.execute(load("monitoring/pausing_node"), wanted, prepare=False)).fetchone()
     return None if row is None else (row[0], row[1])

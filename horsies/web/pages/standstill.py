@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from horsies.core.models.monitoring.tasks import WorkflowNodeInfo, WorkflowRunDetail
+from horsies.core.monitoring.audit import who_paused
 from horsies.core.monitoring.resuming import AfterResume, after_resume
 from horsies.core.text import visible
 from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
@@ -14,7 +15,6 @@ from horsies.monitoring import AuditEntry
 
 MOST_NAMED = 5
 LONGEST_NAME = 60
-WRITTEN_WITHIN = timedelta(seconds=30)  # between an action and what it has changed
 SAID_AFTER: Mapping[str, str] = {
     "RUNNING": "The workflow continues.",
     "PAUSED": "The workflow was resumed, and is paused again: a node has failed.",
@@ -51,17 +51,8 @@ def standstill_of(run: WorkflowRunDetail, audit: Iterable[AuditEntry], now: date
     by_failure = run.on_error == "PAUSE" and paused_at is not None
     paused_by = [node for node in failed if by_failure and node.completed_at == paused_at]
     others = [node for node in failed if node not in paused_by]
-    actor = None if paused_by else _who(audit, paused_at)
+    actor = None if paused_by else who_paused(audit, paused_at)
     return Standstill(paused_by, actor, others, resume_in_words(run, now), run.run.parent_workflow_id is not None)
-
-
-def _who(audit: Iterable[AuditEntry], paused_at: datetime | None) -> str | None:
-    """Who paused it through a dashboard at that time; the entry is written first."""
-    for entry in audit:
-        is_pause = entry.action == "workflow.pause" and entry.outcome == "done"
-        if is_pause and paused_at is not None and timedelta(0) <= paused_at - entry.at <= WRITTEN_WITHIN:
-            return entry.actor
-    return None
 
 
 def resume_in_words(run: WorkflowRunDetail, now: datetime) -> list[str]:
