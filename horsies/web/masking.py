@@ -254,6 +254,8 @@ class _Call:
         return self.without_secrets(value)
 
     def _json(self, name: str, text: str) -> str:
+        if name in ARGUMENTS and not self.is_known:
+            return json.dumps(MASK)  # an argument may repeat what stands in the one that cannot be read
         try:
             value = json.loads(text)
             value = self.searched(value) if self.is_known else without_errors(name, value)

@@ -114,6 +114,12 @@ async def test_m49d_a_task_of_a_workflow_is_run_now_unless_that_is_paused_or_has
         assert await due_of(db, held) == LATER
 
 
+async def test_m49d_a_task_whose_workflow_is_gone_is_held(broker: PostgresBroker, db: Db) -> None:
+    task_id = await given_task(db, workflow_id="nowhere", enqueued_at=LATER)
+    error = (await monitoring.run_task_now(broker, task_id)).unwrap_err()
+    assert error.code is Code.TASK_IS_HELD and "its workflow nowhere is gone" in error.message
+
+
 @pytest.mark.parametrize("channel", ["task_new", "task_queue_slow"])
 async def test_l21b_the_bell_rings_for_it(broker: PostgresBroker, db: Db, channel: str) -> None:
     task_id = await given_task(db, queue_name="slow", enqueued_at=LATER)

@@ -262,8 +262,8 @@ def why_not_run(task: reasons.TaskFacts) -> tuple[TaskActionErrorCode, str] | No
         return TaskActionErrorCode.TASK_NOT_WAITING, f"is {task.status}: only a waiting task can be run now"
     if task.good_until is not None and task.good_until <= task.now:
         return TaskActionErrorCode.TASK_NOT_WAITING, "has passed its deadline, and will be EXPIRED"
-    if task.workflow_status not in (None, "PENDING", "RUNNING"):
-        why = f"is held: its workflow {task.workflow_id} is {task.workflow_status}"
+    if task.workflow_id is not None and task.workflow_status not in ("PENDING", "RUNNING"):
+        why = f"is held: its workflow {task.workflow_id} is {task.workflow_status or 'gone'}"
         return TaskActionErrorCode.TASK_IS_HELD, why
     if max(task.enqueued_at, task.next_retry_at or task.enqueued_at) <= task.now:
         return TaskActionErrorCode.TASK_IS_DUE, "is due already: a worker takes it as soon as one has room"

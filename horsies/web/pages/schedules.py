@@ -11,8 +11,11 @@ from starlette.responses import Response
 
 from horsies import monitoring
 from horsies.core.models.monitoring.history import AuditEntry, AuditOutcome
+from horsies.core.models.schedule import TaskSchedule
 from horsies.core.models.schedule.config import ScheduleInfo
+from horsies.core.scheduler import plan
 from horsies.core.scheduler.words import in_words
+from horsies.core.store.schedules import ScheduleState
 from horsies.core.text import visible
 from horsies.core.types import Ok, TaskStatus
 from horsies.web.answers import unavailable
@@ -139,22 +142,34 @@ async def about_pausing(viewer: Viewer, name: str) -> str:
 
 
 async def about_resuming(viewer: Viewer, name: str) -> str:
-    """What becomes of the runs that it missed."""
-    found = next((one for one in await viewer.read(monitoring.list_schedules) if one.name == name), None)
-    if found is None or found.next_run_at is None:
+    """What becomes of the runs that it missed, as the scheduler would decide it."""
+    schedule = await _defined(viewer, name)
+    state = next((one for one in await viewer.read(monitoring.list_schedules) if one.name == name), None)
+    if schedule is None or state is None:
         return "It runs again as it says."
-    if found.next_run_at > viewer.now:
-        return f"It runs again. It has missed no run: the next one is at {moment(found.next_run_at)}."
-    missed = f"It runs again. It has missed runs since {moment(found.next_run_at)}"
-    if (found.definition or {}).get("catch_up_missed"):
+    if not schedule.enabled:
+        return "It is disabled, too: it does not run until that is changed."
+    run = (state.last_run_at, state.next_run_at, state.last_task_id, state.run_count, state.config_hash)
+    step = plan.decide(schedule, ScheduleState(name, *run), viewer.now, most=1)
+    if isinstance(step, plan.Wait):
+        return f"It runs again. It has missed no run: the next one is at {moment(step.next_run_at)}."
+    if not isinstance(step, plan.Fire):
+        return f"It runs again, from its next time on: {moment(step.next_run_at)}."
+    missed = f"It runs again. It has missed runs since {moment(state.next_run_at)}"
+    if schedule.catch_up_missed:
         return f"{missed}: each of them is made up for at once."
     return f"{missed}: it runs once at once, not once for each of them."
 
 
-async def about_triggering(viewer: Viewer, name: str) -> str:
+async def _defined(viewer: Viewer, name: str) -> TaskSchedule | None:
+    """The schedule itself, if it can be read here."""
     listed = await schedules_of(Asked(viewer.dashboard, viewer.request)).list_async()
     found = next((one for one in listed.value if one.name == name), None) if isinstance(listed, Ok) else None
-    task = None if found is None or found.schedule is None else found.schedule
+    return None if found is None else found.schedule
+
+
+async def about_triggering(viewer: Viewer, name: str) -> str:
+    task = await _defined(viewer, name)
     if task is None:
         return "Its task is sent now, in addition to its next runs."
     where = "" if task.queue_name is None else f" to the queue {visible(task.queue_name)}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from horsies import monitoring
+from horsies.core.models.monitoring.cluster import Explanation, Why
 from horsies.core.text import visible
 from horsies.core.types import TaskStatus
 from horsies.web.format import moment
@@ -68,8 +69,9 @@ def _new_deadline(task: monitoring.TaskDetail, now: datetime) -> str:
 async def run_task_now(viewer: Viewer) -> Dialog:
     task = await viewer.read(monitoring.get_task_detail, value(viewer, "id"))
     due = max(task.enqueued_at, task.next_retry_at or task.enqueued_at)
-    if task.status is not TaskStatus.PENDING or due <= viewer.now:
-        return Dialog(f"Run {visible(task.task_name)} now?", [f"It does not wait for a time: it is {_state(task)}."])
+    found = await viewer.read(monitoring.explain_task, task.task_id)
+    if found.why not in (Why.NOT_DUE, Why.RETRY_DUE):
+        return Dialog(f"Run {visible(task.task_name)} now?", [_why_not(task, found)])
     what = "Its next try" if task.next_retry_at is not None else "It"
     kept = f"Retry {task.retry_count:,} of {task.max_retries:,} is then used, as it would have been."
     return Dialog(
@@ -85,5 +87,9 @@ async def run_task_now(viewer: Viewer) -> Dialog:
     )
 
 
-def _state(task: monitoring.TaskDetail) -> str:
-    return "due already" if task.status is TaskStatus.PENDING else task.status.value
+def _why_not(task: monitoring.TaskDetail, found: Explanation) -> str:
+    """Why its time is not what a task waits for, by the clock of the database."""
+    if found.why in (Why.DEADLINE_PASSED, Why.WORKFLOW_PAUSED, Why.WORKFLOW_ENDED):
+        return f"It would not run now: {found.message}."
+    state = "due already" if task.status is TaskStatus.PENDING else task.status.value
+    return f"It does not wait for a time: it is {state}."

@@ -11,6 +11,8 @@ from psycopg import AsyncConnection
 from horsies.core.app import Horsies
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import PostgresConfig
+from horsies.core.scheduler.plan import config_hash
+from horsies.core.scheduler.sync import schedule_of
 from tests.factories import given_audit
 from tests.services.web.test_pages import page_of
 from tests.web_support import a_board
@@ -25,8 +27,9 @@ async def given_schedule(db: Db, name: str, *, paused: bool = False, next_run: s
         [name, json.dumps(definition), paused],
     )
     await db.execute(
-        "INSERT INTO horsies_schedule_state (schedule_name, next_run_at) VALUES (%s, now() + %s::interval)",
-        [name, next_run],
+        "INSERT INTO horsies_schedule_state (schedule_name, next_run_at, config_hash)"
+        " VALUES (%s, now() + %s::interval, %s)",
+        [name, next_run, config_hash(schedule_of(name, definition))],
     )
 
 
@@ -61,6 +64,34 @@ async def test_m91_whoever_resumes_a_schedule_is_told_of_missed_runs(
     await given_schedule(db, "nightly", paused=True, next_run=next_run, catch_up_missed=catches_up)
     async with a_board(database_url) as board:
         assert said in (await page_of(board, "/dialogs/resume-schedule?name=nightly")).text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"pattern": {"type": "daily", "time": "09:00:00"}}, "It runs again, from its next time on: "),
+        ({"enabled": False}, "It is disabled, too: it does not run until that is changed."),
+        ({"pattern": {"type": "never"}}, "It runs again as it says."),
+    ],
+)
+async def test_m91_s37_what_was_changed_meanwhile_counts(
+    database_url: str, db: Db, change: dict[str, Any], said: str
+) -> None:
+    await given_schedule(db, "nightly", paused=True, next_run="-1 d")
+    await db.execute("UPDATE horsies_schedules SET definition = definition || %s", [json.dumps(change)])
+    async with a_board(database_url) as board:
+        assert said in (await page_of(board, "/dialogs/resume-schedule?name=nightly")).text
+
+
+@pytest.mark.parametrize("definition", ["[]", "5", '"x"', "{}", '{"task_name": 5, "pattern": 5}'])
+@pytest.mark.parametrize("config", [{}, {"mask": ["password"]}])
+async def test_m91_a_definition_of_any_json_stops_no_page(
+    database_url: str, db: Db, definition: str, config: dict[str, Any]
+) -> None:
+    await db.execute("INSERT INTO horsies_schedules VALUES ('odd', %s, TRUE)", [definition])
+    async with a_board(database_url, **config) as board:
+        for path in ("/", "/schedules", "/dialogs/resume-schedule?name=odd", "/api/schedules"):
+            assert (await board.get(path)).status_code == 200, path
 
 
 async def test_m91_the_dialogs_of_a_schedule_say_its_task_and_its_state(database_url: str, db: Db) -> None:

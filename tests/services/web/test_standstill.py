@@ -3,10 +3,13 @@ dialog of a resume says what it would do."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
+import pytest
 from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
 
 from tests.factories import given_audit, given_node, given_workflow
 from tests.services.web.test_pages import page_of
@@ -72,6 +75,24 @@ async def test_m91_the_dialog_of_a_resume_says_what_it_would_do(database_url: st
         done = (await board.act(f"/api/workflows/{flow}/resume")).json()
         assert done == {"workflow_id": flow, "action": "resume", "status": "FAILED"}
         assert json.loads(after)[done["status"]] == "The workflow was resumed, and has ended as FAILED."
+
+
+@pytest.mark.parametrize("policy", [{"cases": 5}, {"cases": [5]}, {"cases": [[[]]]}, {"cases": None}, [], 5, "x", {}])
+async def test_m91_a_policy_of_any_json_stops_no_page(database_url: str, db: Db, policy: Any) -> None:
+    flow = await given_paused_order(db, success_policy=Jsonb(policy))
+    async with a_board(database_url) as board:
+        for path in (f"/workflows/{flow}", f"/dialogs/resume-workflow?id={flow}"):
+            assert "check stays failed" in (await page_of(board, path)).text
+
+
+async def test_m91_an_element_of_a_map_that_does_not_exist_stops_no_page(database_url: str, db: Db) -> None:
+    """What comes of it would be told to that map."""
+    flow = await given_paused_order(db)
+    waits = {"dependencies": [0], "deps_total": 1, "deps_failed": 1, "status": "PENDING"}
+    await given_node(db, flow, task_index=2, node_type="ELEMENT", map_index=77, **waits)
+    async with a_board(database_url) as board:
+        page = await asyncio.wait_for(page_of(board, f"/dialogs/resume-workflow?id={flow}"), 10)
+    assert "Its next nodes start" in page.text
 
 
 async def test_m91_a_dialog_about_one_node_speaks_of_one(database_url: str, db: Db) -> None:

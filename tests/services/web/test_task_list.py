@@ -9,6 +9,10 @@ from urllib.parse import quote
 import pytest
 from psycopg import AsyncConnection
 
+from horsies.core.app import Horsies
+from horsies.core.models.app import AppConfig
+from horsies.core.models.broker import PostgresConfig
+from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.types.status import TaskStatus
 from horsies.web.format import short_id
 from tests.factories import given_task, given_worker, given_workflow
@@ -72,6 +76,22 @@ async def test_m91_m93_long_arguments_are_cut_and_not_shown_where_a_part_is_mask
         row = await row_of(board, task)
     assert len(row) < 600 and "hunter22" not in row
     assert ("xxxx" in row) is not bool(config) and ("***" in row) is bool(config)
+
+
+async def test_m93_an_argument_beside_one_that_is_cut_may_repeat_what_is_masked(
+    database_url: str, db: AsyncConnection[Any]
+) -> None:
+    app = Horsies(AppConfig(broker=PostgresConfig(database_url=database_url)))
+
+    @app.task("login")
+    def login(who: str, **more: str) -> TaskResult[None, TaskError]: ...
+
+    task = await given_task(
+        db, task_name="login", args='["hunter22"]', kwargs=json.dumps({"secret": "hunter22", "text": "x" * 2_000})
+    )
+    async with a_board(app, mask=["secret"]) as board:
+        assert "hunter22" not in (await board.get("/tasks")).text
+        assert "hunter22" not in (await board.get(f"/tasks/{task}")).text
 
 
 async def test_m91_tasks_without_a_code_can_be_chosen(database_url: str, db: AsyncConnection[Any]) -> None:

@@ -56,6 +56,8 @@ async def test_m91_m49d_a_task_that_does_not_wait_for_a_time_is_not_run_now(data
         for task in others:
             assert opener(task) not in (await page_of(board, f"/tasks/{task}")).values("hx-get")
         assert refusal(await board.act(f"/api/tasks/{held}/run-now")) == (409, "TASK_IS_HELD")
+        dialog = await page_of(board, opener(held))
+        assert f"It would not run now: its workflow {flow} is paused" in dialog.text and not dialog.values("hx-post")
         assert refusal(await board.act("/api/tasks/nothing/run-now")) == (404, "TASK_NOT_FOUND")
         waits = await given_task(db, enqueued_at=LATER)
     async with a_board(database_url, ViewOnly()) as board:
@@ -85,8 +87,8 @@ async def test_m91_the_page_of_a_task_names_the_tasks_that_repeat_it(database_ur
         assert "Repeated as" not in (await page_of(board, f"/tasks/{task}")).text
         dialog = await page_of(board, f"/dialogs/rerun-task?id={task}")
         assert dialog.values("data-link") == ["/tasks/"] and "run again before" not in dialog.text
-        new = (await board.act(f"/api/tasks/{task}/rerun")).json()["task_id"]
         [many] = (await board.act("/api/bulk/rerun", {"ids": [task]})).json()["new_ids"]
+        new = (await board.act(f"/api/tasks/{task}/rerun")).json()["task_id"]
         await db.execute("UPDATE horsies_tasks SET status = 'COMPLETED', completed_at = now() WHERE id = %s", [new])
         page = await page_of(board, f"/tasks/{task}")
         assert "Repeated as" in page.text and {f"/tasks/{new}", f"/tasks/{many}"} <= set(page.values("href"))

@@ -38,7 +38,7 @@ KNOWN_TEXTS = {
     "root_workflow_id", "node_id", "node_type", "sub_workflow_id", "join_type", "on_error", "sub_workflow_key", "value",
     "code", "hostname", "last_task_id", "config_hash", "server_version", "notify", "queue", "subject", "rerun_of",
     "actions_disabled_reason", "title", "version", "message", "action", "actor",
-    "target_kind", "outcome", "example_task_id",
+    "target_kind", "outcome", "example_task_id", "kind", "oldest_due_task_id",
 }  # fmt: skip
 # Mappings and lists that are no payloads.
 KNOWN_OTHERS = {
