@@ -27,7 +27,7 @@ MOST_VALUES = 100
 LONGEST_TEXT = 1_000
 EVENTS = "text/event-stream"
 _PATH_NAME = re.compile(r"\{(\w+)\}")
-_ANY_TEXT = "horsies_any_text"
+ANY_TEXT = "horsies_any_text"
 
 Text: TypeAlias = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Texts: TypeAlias = Annotated[list[Text], Field(max_length=MOST_VALUES)]
@@ -45,7 +45,7 @@ class _AnyText(Convertor[str]):
         return value
 
 
-register_url_convertor(_ANY_TEXT, _AnyText())
+register_url_convertor(ANY_TEXT, _AnyText())
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Endpoint:
     def route(self) -> str:
         """The path as the router reads it."""
         free = [param.name for param in self.params if param.any_text]
-        return _PATH_NAME.sub(lambda part: f"{{{part[1]}:{_ANY_TEXT}}}" if part[1] in free else part[0], self.path)
+        return _PATH_NAME.sub(lambda part: f"{{{part[1]}:{ANY_TEXT}}}" if part[1] in free else part[0], self.path)
 
     @property
     def others(self) -> tuple[Param, ...]:

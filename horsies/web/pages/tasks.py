@@ -13,7 +13,7 @@ from horsies import monitoring
 from horsies.core.models.monitoring.cluster import WorkerStateInfo
 from horsies.core.models.monitoring.tasks import TaskSummary
 from horsies.core.monitoring.filters import IN_FLIGHT, WAITING
-from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
+from horsies.core.types import TASK_TERMINAL_STATES, Ok, TaskStatus
 from horsies.web.format import id_ends, waits
 from horsies.web.pages.frame import Viewer, query, with_viewer
 from horsies.web.screens import Screen
@@ -179,16 +179,20 @@ async def arguments_of(viewer: Viewer, items: Sequence[TaskSummary]) -> dict[str
     """What the tasks of a page were given, masked; none where payloads are not shown."""
     if not items or viewer.dashboard.config.hide_payloads:
         return {}
-    found = await viewer.read(monitoring.get_task_arguments, [task.task_id for task in items])
-    return {one.task_id: one for one in found}
+    found = await monitoring.get_task_arguments(viewer.dashboard.broker, [task.task_id for task in items])
+    shown = await viewer.masked(found.value) if isinstance(found, Ok) else ()
+    return {one.task_id: one for one in shown}
 
 
 async def reasons_of(viewer: Viewer, items: Sequence[TaskSummary]) -> dict[str, str]:
-    """Why due tasks wait, as far as the list of workers tells it."""
+    """Why due tasks wait, as far as the list of workers tells it; the list of tasks is shown without it too."""
     due = [task for task in items if task.status is TaskStatus.PENDING and not waits(task, viewer.now)]
     if not due:
         return {}
-    live = [worker for worker in await viewer.read(monitoring.list_workers) if worker.is_live]
+    workers = await monitoring.list_workers(viewer.dashboard.broker)
+    if not isinstance(workers, Ok):
+        return {}
+    live = [worker for worker in workers.value if worker.is_live]
     told = {(task.queue_name, task.task_name): nobody_for(task, live) for task in due}
     return {task.task_id: told[task.queue_name, task.task_name] for task in due}
 

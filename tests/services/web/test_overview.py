@@ -4,6 +4,7 @@ the query API finds nothing (M-45d). A queue says why its oldest task waits."""
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from psycopg import AsyncConnection
@@ -76,3 +77,21 @@ async def test_m91_a_queue_without_workers_is_red_as_long_as_something_waits(
             assert '<span class="bad-text">none</span>' in archive, address
             assert '<span class="warn-text">none</span>' in left, address
         assert '<span class="bad-text">none</span>' in (await board.get("/queues/archive")).text
+
+
+async def test_m91_no_link_of_an_alert_is_dead_whatever_names_are(database_url: str, db: AsyncConnection[Any]) -> None:
+    name = "a/b <i>?#%2F"
+    await given_worker(db, name, queues=[name])
+    slow = await given_task(
+        db, id="of/us", task_name=name, status=TaskStatus.RUNNING, started_at="2020-01-01Z", claimed_by_worker_id=name
+    )
+    oldest = await given_task(db, task_name=name, queue_name=name, enqueued_at="2020-01-01Z")
+    await given_worker(db, f"{name} gone", queues=[name], last_heartbeat_at="2020-01-01Z")
+    await given_task(db, status=TaskStatus.CLAIMED, claimed_by_worker_id=f"{name} gone")
+    async with a_board(database_url) as board:
+        page = await page_of(board, "/")
+        links = {href for href in page.values("href") if "%2F" in href or oldest in href}
+        assert len(links) >= 4, links
+        for href in links:
+            assert (await board.get(href)).status_code == 200, href
+        assert f"/tasks/{quote(slow, safe='')}" in links

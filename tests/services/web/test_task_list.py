@@ -94,6 +94,15 @@ async def test_m93_an_argument_beside_one_that_is_cut_may_repeat_what_is_masked(
         assert "hunter22" not in (await board.get(f"/tasks/{task}")).text
 
 
+async def test_m91_the_list_is_shown_also_to_who_cannot_read_workers(
+    database_url: str, db: AsyncConnection[Any]
+) -> None:
+    task = await given_task(db)
+    await db.execute("DROP TABLE horsies_workers CASCADE")
+    async with a_board(database_url) as board:
+        assert "a_task" in await row_of(board, task)
+
+
 async def test_m91_tasks_without_a_code_can_be_chosen(database_url: str, db: AsyncConnection[Any]) -> None:
     coded = await given_task(db, status=TaskStatus.FAILED, failed_at="now", error_code="X")
     plain = await given_task(db, status=TaskStatus.FAILED, failed_at="now")
