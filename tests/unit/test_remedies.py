@@ -73,9 +73,10 @@ def test_m45_a_task_that_somebody_knows_does_not_fail_for_its_name() -> None:
 
 
 @pytest.mark.parametrize("why", list(Why))
-def test_m45_a_task_of_a_workflow_is_neither_moved_nor_run_by_itself(why: Why) -> None:
+def test_m45_m49d_a_task_of_a_workflow_is_neither_moved_nor_run_again_but_may_run_now(why: Why) -> None:
     said = told(why, workflow_id="f", known_in=["mail"], until=LATER, worker_id="w1")
-    assert "move" not in said and "run it" not in said.lower(), said
+    assert "move" not in said and "run it again" not in said.lower(), said
+    assert ("run it now" in said) is (why in (Why.NOT_DUE, Why.RETRY_DUE)), said
 
 
 def test_m45_a_command_can_be_copied_whatever_the_queue_is_called() -> None:

@@ -14,6 +14,7 @@ from horsies.core.text import duration
 from horsies.core.types import TaskStatus
 
 MOST_NAMED = 3  # holders, workers, queues in a sentence
+SOONER = "To have it sooner, run it now."
 Remedy: TypeAlias = Callable[[Explanation], Sequence[str]]
 
 
@@ -23,13 +24,13 @@ def remedies_of(found: Explanation) -> tuple[str, ...]:
 
 
 def _not_due(found: Explanation) -> Sequence[str]:
-    return [f"Nothing has to be done: it becomes due at {at(found.until)}.{_sooner(found)}"]
+    return [f"Nothing has to be done: it becomes due at {at(found.until)}. {SOONER}"]
 
 
 def _retry_due(found: Explanation) -> Sequence[str]:
     last = found.facts.get("last_error")
     failed = [] if last is None else [f"Its last attempt failed with {last} at {at(found.facts.get('last_error_at'))}."]
-    return [*failed, f"Nothing has to be done: it is tried again at {at(found.until)}.{_sooner(found)}"]
+    return [*failed, f"Nothing has to be done: it is tried again at {at(found.until)}. {SOONER}"]
 
 
 def _deadline_passed(found: Explanation) -> Sequence[str]:
@@ -166,10 +167,6 @@ _REMEDIES: Mapping[Why, Remedy] = {
 def _start(found: Explanation) -> str:
     """The command that starts a worker for its queue, safe to be copied whatever the queue is called."""
     return f"horsies worker MODULE --queues {shlex.quote(found.queue or '')}"
-
-
-def _sooner(found: Explanation) -> str:
-    return "" if found.workflow_id is not None else " To have it sooner, run it now."
 
 
 def _move(found: Explanation) -> list[str]:

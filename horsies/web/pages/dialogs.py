@@ -18,7 +18,7 @@ from horsies.core.types import Ok, TaskStatus
 from horsies.web.answers import Refusal, not_done
 from horsies.web.bulk_actions import MOST_IDS
 from horsies.web.endpoints import answered
-from horsies.web.format import count
+from horsies.web.format import count, of
 from horsies.web.pages import task_dialogs, workflow_dialogs
 from horsies.web.pages.asking import MOST_NAMED, Dialog, DialogMaker, FormField, listed, value, values
 from horsies.web.pages.frame import Viewer, not_found, viewer_of
@@ -74,7 +74,7 @@ async def cancel_tasks(viewer: Viewer) -> Dialog:
     result = await monitoring.cancel_tasks(viewer.dashboard.acting_broker, ids, include_running=True, dry_run=True)
     return await _dry_run(
         viewer,
-        f"Cancel {len(ids)} tasks?",
+        f"Cancel {of(len(ids), 'task')}?",
         result,
         sentences=["The code of those that are running is stopped."],
         api=viewer.path("api", "bulk", "cancel"),
@@ -90,7 +90,7 @@ async def rerun_tasks(viewer: Viewer) -> Dialog:
     result = await monitoring.rerun_tasks(viewer.dashboard.acting_broker, ids, dry_run=True)
     return await _dry_run(
         viewer,
-        f"Run {len(ids)} tasks again?",
+        f"Run {of(len(ids), 'task')} again?",
         result,
         sentences=["Each becomes a new task with the same arguments; the old ones stay."],
         api=viewer.path("api", "bulk", "rerun"),
@@ -126,7 +126,7 @@ async def move_tasks(viewer: Viewer) -> Dialog:
     result = await monitoring.move_tasks(viewer.dashboard.acting_broker, ids, dry_run=True)  # where to is asked in it
     return await _dry_run(
         viewer,
-        f"Move {len(ids)} task{'s' if len(ids) != 1 else ''} to another queue or priority?",
+        f"Move {of(len(ids), 'task')} to another queue or priority?",
         result,
         sentences=["Only waiting tasks move."],
         api=viewer.path("api", "bulk", "move"),
@@ -153,7 +153,7 @@ async def sweep(viewer: Viewer) -> Dialog:
     if not dead:
         return Dialog("Sweep dead workers", ["No worker counts as dead: there is nothing to recover."])
     return Dialog(
-        f"Recover the tasks of {len(dead)} dead worker{'s' if len(dead) != 1 else ''}?",
+        f"Recover the tasks of {of(len(dead), 'dead worker')}?",
         ["Their tasks are returned to the queue or failed, as the settings of recovery say."],
         viewer.path("api", "recovery", "sweep"),
         "Sweep",
@@ -204,7 +204,7 @@ async def drain_worker(viewer: Viewer) -> Dialog:
     found = next((one for one in await viewer.read(monitoring.list_workers) if one.worker_id == worker_id), None)
     if found is None:
         raise not_found("registered worker")
-    running = "" if found.tasks_running is None else f" It runs {found.tasks_running:,} tasks now."
+    running = "" if found.tasks_running is None else f" It runs {of(found.tasks_running, 'task')} now."
     return Dialog(
         f"Drain worker {visible(worker_id)}?",
         [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from horsies import monitoring
 from horsies.core.text import visible
+from horsies.web.format import of
 from horsies.web.pages import standstill
 from horsies.web.pages.asking import MOST_NAMED, Dialog, DialogMaker, listed, value, values
 from horsies.web.pages.frame import Viewer, not_found
@@ -27,8 +28,7 @@ def changing(
 
 
 def _stands(run: monitoring.WorkflowRunSummary) -> str:
-    nodes = f"{run.open_nodes:,} open node{'s' if run.open_nodes != 1 else ''}"
-    return f"Workflow {run.workflow_id} is {run.status.value}, with {nodes}."
+    return f"Workflow {run.workflow_id} is {run.status.value}, with {of(run.open_nodes, 'open node')}."
 
 
 async def resume_workflow(viewer: Viewer) -> Dialog:
@@ -59,7 +59,7 @@ async def retry_workflow(viewer: Viewer) -> Dialog:
     is_one = len(chosen) == 1
     because = f"were skipped because of {'it' if is_one else 'them'}"
     return Dialog(
-        f"Retry {len(chosen)} failed node{'s' if len(chosen) != 1 else ''} of {visible(found.run.name)}?",
+        f"Retry {of(len(chosen), 'failed node')} of {visible(found.run.name)}?",
         [f"{'It runs' if is_one else 'They run'} again, and then those that {because}. What succeeded is kept."],
         viewer.path("api", "workflows", found.run.workflow_id, "retry"),
         "Retry",

@@ -174,3 +174,10 @@ async def test_m63_m91_a_schedule_of_any_name_is_paused_through_its_dialog(
         assert (await board.get(action)).status_code == 405
     cursor = await db.execute("SELECT name FROM horsies_schedules WHERE paused")
     assert await cursor.fetchall() == [(name,)]
+
+
+async def test_m91_a_dialog_about_one_task_speaks_of_one(database_url: str, db: Db) -> None:
+    waits, failed = await given_task(db), await given_task(db, status=TaskStatus.FAILED)
+    async with a_board(database_url) as board:
+        assert "Cancel 1 task?" in (await page_of(board, f"/dialogs/cancel-tasks?ids={waits}")).text
+        assert "Run 1 task again?" in (await page_of(board, f"/dialogs/rerun-tasks?ids={failed}")).text
