@@ -22,7 +22,7 @@ from horsies.core.db.connections import BY_INDEX
 from horsies.core.db.pool import Connection
 from horsies.core.monitoring import windows
 from horsies.core.monitoring.filters import TaskFilter, order, page
-from horsies.core.store import audit, many, monitoring, rollup, troubles
+from horsies.core.store import audit, many, monitoring, reasons, rollup, troubles
 from horsies.core.types import WorkflowStatus
 from tests.conftest import fresh_database
 from tests.heavy import VARIABLE
@@ -297,16 +297,17 @@ LOOKS: dict[str, Look] = {
     "workflow": Look(lambda conn: monitoring.workflow(conn, "f7"), runs=1, nodes=5),
     "nodes": Look(lambda conn: monitoring.nodes(conn, "f7", most=100), nodes=5),
     "edges": Look(lambda conn: monitoring.edges(conn, "f7", most=100), nodes=5),
+    "the node that paused": Look(lambda conn: reasons.pausing_node(conn, "f7"), runs=1, nodes=5),
     "failed nodes": Look(lambda conn: monitoring.failed_nodes(conn, "f7", most=100), nodes=5),
     "node": Look(lambda conn: monitoring.node(conn, "f7", 3), nodes=1),
-    "why a node waits": Look(lambda conn: monitoring.node_facts(conn, "f7", 3, most=10), runs=1, nodes=6),
+    "why a node waits": Look(lambda conn: reasons.node_facts(conn, "f7", 3, most=10), runs=1, nodes=6),
 }
 
 
 async def why(conn: Connection, task_id: str) -> None:
-    task = await monitoring.task_facts(conn, task_id)
+    task = await reasons.task_facts(conn, task_id)
     if task is not None:
-        await monitoring.queue_facts(conn, task, most=10, look=BOUND)
+        await reasons.queue_facts(conn, task, most=10, look=BOUND)
 
 
 class Shelf:
