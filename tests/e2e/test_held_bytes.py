@@ -52,7 +52,8 @@ async def test_w25b_claims_stop_when_the_arguments_of_waiting_tasks_are_too_larg
         for handle in (await basic.length.send_many_async(calls)).unwrap():
             assert (await handle.get_async(timeout_ms=120_000)).ok == SIZE
         unsubscribe()
-        assert worker._in_hand.bytes == worker._in_hand.result_bytes == 0
+        # The sender may know of the last result before the worker has read the answer to its own statement.
+        await eventually(lambda: worker._in_hand.bytes == worker._in_hand.result_bytes == 0, what="nothing is kept")
     assert SIZE < most <= LIMIT + 2 * SIZE
 
 
@@ -122,7 +123,8 @@ async def test_w25b_what_waits_in_a_worker_that_is_held_up_goes_to_others(
         again = (await basic.big.send_async(1)).unwrap()
         assert (await again.get_async(timeout_ms=60_000)).ok
         await eventually(lambda: not len(worker._in_hand), what="nothing is left")
-        assert worker._in_hand.bytes == worker._in_hand.result_bytes == 0
+        # The sender may know of the last result before the worker has read the answer to its own statement.
+        await eventually(lambda: worker._in_hand.bytes == worker._in_hand.result_bytes == 0, what="nothing is kept")
 
 
 REFUSED = """

@@ -499,9 +499,10 @@ def test_t67_a_forked_process_that_ends_in_the_usual_way_does_not_hang_up_for_it
 
 def test_t67_a_process_that_is_waiting_ends_at_once_and_quietly(database_url: str) -> None:
     script = """
-        import sys, threading, time
+        import logging, sys, threading, time
         from horsies.core.brokers.postgres import PostgresBroker
         from horsies.core.models.broker import PostgresConfig
+        logging.getLogger("asyncio").setLevel("ERROR")  # it warns of every step that a busy machine makes slow
         broker = PostgresBroker(PostgresConfig(database_url=sys.argv[1]))
         task_id = broker.enqueue("x").unwrap()
         threading.Thread(target=broker.get_result, args=[task_id], daemon=True).start()
