@@ -170,6 +170,31 @@ def test_m92_p_stops_live_updates_and_continues_them(shop: Shop, visit: Visit) -
     expect(row(page, "t-2")).to_be_visible()
 
 
+def test_m92_a_refresh_that_was_under_way_does_not_change_a_page_that_was_stopped(shop: Shop, visit: Visit) -> None:
+    page = visit.go("/tasks")
+    visit.is_live()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if "x-horsies-refresh" in route.request.headers:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/tasks", hold)
+    shop.given_task("t-1")
+    visit.until(lambda: held, "the page asks")
+    page.keyboard.press("p")
+    expect(page.locator("#live")).to_contain_text("paused")
+    for route in held:
+        with page.expect_response("**/tasks"):
+            route.continue_()
+    page.wait_for_function("() => !document.querySelector('.htmx-request')")
+    assert row(page, "t-1").count() == 0
+    page.keyboard.press("r")
+    expect(row(page, "t-1")).to_be_visible()
+
+
 def test_m75_while_the_stream_is_down_the_page_asks_and_then_follows_again(shop: Shop, web: Web, visit: Visit) -> None:
     page = visit.go("/tasks")
     visit.is_live()

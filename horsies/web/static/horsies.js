@@ -16,7 +16,7 @@
 
   // ------------------------------------------------------------------ refreshing
   const POLL = 5000, AGAIN = 15000;
-  let refreshing = false, wanted = false, shares = true, hadFocus = false;
+  let refreshing = false, wanted = false, shares = true, asked = false, hadFocus = false;
   let last = Date.now(), pause = 1000; // the server says how long
 
   // Whoever has just done something must not get the answer that somebody else got a moment before.
@@ -25,7 +25,7 @@
   async function refresh() {
     if (refreshing) { wanted = true; return; }
     const headers = shares ? { "X-Horsies-Refresh": "1" } : {};
-    refreshing = true; wanted = false; shares = true; last = Date.now();
+    refreshing = true; wanted = false; asked = !shares; shares = true; last = Date.now();
     try {
       const where = { target: "#page", select: "#page", swap: "morph:outerHTML", headers };
       const wasAnswered = await htmx.ajax("GET", location.pathname + location.search, where).then(() => true, () => false);
@@ -101,7 +101,7 @@
     paused = !paused;
     sessionStorage.setItem("horsies-paused", paused ? "1" : "0");
     connect();
-    if (!paused) soon();
+    if (paused) { clearTimeout(timer); timer = null; wanted = false; } else soon();
   }
 
   if (button) button.addEventListener("click", togglePaused);
@@ -202,6 +202,7 @@
   // A session that has ended leads to the login, also if a part of a page is asked for.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     hadFocus = page().contains(document.activeElement);
+    if (event.detail.target === page() && paused && !asked) event.detail.shouldSwap = false; // it was under way
     if (new URL(event.detail.xhr.responseURL).pathname !== `${root}/login`) return;
     event.detail.shouldSwap = false;
     location.reload();
