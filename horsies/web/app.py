@@ -76,7 +76,7 @@ def create_monitoring_app(
         routes=[
             *(Route(f"/api/{endpoint.route}", _api(endpoint), methods=[endpoint.method]) for endpoint in ENDPOINTS),
             *(login_routes(policy) if isinstance(policy, Token) else ()),
-            *(Route(screen.path, _screen(screen), methods=[screen.method]) for screen in SCREENS),
+            *(Route(screen.route, _screen(screen), methods=[screen.method]) for screen in SCREENS),
             Mount("/static", _StaticFiles(directory=STATIC), name="static"),
         ],
         middleware=[Middleware(Guard, allowed_hosts=dashboard.config.allowed_hosts)],

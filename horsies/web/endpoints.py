@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_origin
@@ -46,6 +46,11 @@ class _AnyText(Convertor[str]):
 
 
 register_url_convertor(ANY_TEXT, _AnyText())
+
+
+def with_any_text(path: str, names: Collection[str]) -> str:
+    """The path as the router reads it, if these of its parts may be any text."""
+    return _PATH_NAME.sub(lambda part: f"{{{part[1]}:{ANY_TEXT}}}" if part[1] in names else part[0], path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +101,7 @@ class Endpoint:
     @property
     def route(self) -> str:
         """The path as the router reads it."""
-        free = [param.name for param in self.params if param.any_text]
-        return _PATH_NAME.sub(lambda part: f"{{{part[1]}:{ANY_TEXT}}}" if part[1] in free else part[0], self.path)
+        return with_any_text(self.path, {param.name for param in self.params if param.any_text})
 
     @property
     def others(self) -> tuple[Param, ...]:

@@ -7,7 +7,6 @@ from starlette.responses import Response
 from horsies import monitoring
 from horsies.core.models.monitoring.cluster import Explanation, QueueInfo, Snapshot
 from horsies.core.types import Ok
-from horsies.web.endpoints import ANY_TEXT
 from horsies.web.pages.charts import WINDOWS, charts_of
 from horsies.web.pages.frame import Viewer, not_found, with_viewer
 from horsies.web.screens import Screen
@@ -55,4 +54,4 @@ def info_of(snapshot: Snapshot, name: str) -> QueueInfo | None:
     return next((queue for queue in snapshot.queues if queue.name == name), None)
 
 
-SCREENS = (Screen("/queues", with_viewer(queues)), Screen(f"/queues/{{name:{ANY_TEXT}}}", with_viewer(queue)))
+SCREENS = (Screen("/queues", with_viewer(queues)), Screen("/queues/{name}", with_viewer(queue), any_text="name"))

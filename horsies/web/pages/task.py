@@ -17,7 +17,7 @@ from horsies.core.models.monitoring.tasks import TaskDetail, TaskSummary
 from horsies.core.models.notes import TaskLogLine
 from horsies.core.types import Ok, TaskStatus
 from horsies.web.answers import in_json
-from horsies.web.endpoints import ANY_TEXT, answered
+from horsies.web.endpoints import answered
 from horsies.web.pages.frame import Viewer, with_viewer
 from horsies.web.payloads import tree, tree_of
 from horsies.web.screens import Screen
@@ -214,4 +214,4 @@ def _trace_id(options: Mapping[str, Any]) -> str | None:
     return parts[1] if len(parts) == 4 else None
 
 
-SCREENS = (Screen(f"/tasks/{{task_id:{ANY_TEXT}}}", with_viewer(task)),)
+SCREENS = (Screen("/tasks/{task_id}", with_viewer(task), any_text="task_id"),)

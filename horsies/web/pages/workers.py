@@ -9,7 +9,6 @@ from starlette.responses import Response
 from horsies import monitoring
 from horsies.core.models.monitoring.cluster import WorkerStateInfo
 from horsies.core.types import Ok, TaskStatus
-from horsies.web.endpoints import ANY_TEXT
 from horsies.web.pages.charts import WINDOWS
 from horsies.web.pages.frame import Viewer, not_found, with_viewer
 from horsies.web.screens import Screen
@@ -94,5 +93,5 @@ async def ping(viewer: Viewer) -> Response:
 SCREENS = (
     Screen("/workers", with_viewer(workers)),
     Screen("/workers/ping", with_viewer(ping)),
-    Screen(f"/workers/{{worker_id:{ANY_TEXT}}}", with_viewer(worker)),
+    Screen("/workers/{worker_id}", with_viewer(worker), any_text="worker_id"),
 )
