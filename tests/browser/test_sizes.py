@@ -100,7 +100,8 @@ def test_m96_m91_a_large_graph_is_folded_and_shows_its_failures(large: Web, visi
 
 
 def test_m92_m91_n_leads_to_each_failed_node_in_turn(large: Web, visitors: Visitors) -> None:
-    page = visitors.visit(large.url).go(f"/workflows/{LARGE}")
+    visit = visitors.visit(large.url)
+    page = visit.go(f"/workflows/{LARGE}")
     visited: list[str] = []
     for _ in range(4):
         page.keyboard.press("n")
@@ -114,7 +115,8 @@ def test_m92_m91_n_leads_to_each_failed_node_in_turn(large: Web, visitors: Visit
     expect(page.get_by_role("heading", level=1)).to_contain_text("step 2.4 FAILED")
     page.get_by_role("link", name="Back to the workflow").click()
     expect(page).to_have_url(f"{large.url}/workflows/{LARGE}#node-25")
-    assert is_in_view(page, "#node-25")
+    page.locator("#node-25").wait_for(state="attached")
+    visit.until(lambda: is_in_view(page, "#node-25"), "the browser has gone to the node")  # after the page is there
 
 
 def test_m91_a_graph_is_moved_with_the_mouse_and_with_keys(large: Web, visitors: Visitors) -> None:
