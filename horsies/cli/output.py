@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from horsies.core.errors import ErrorCode, HorsiesError, ValidationReport
 from horsies.core.logs import wants_color
 from horsies.core.models.tasks import BUILTIN_KEY
-from horsies.core.text import count, duration, json_text, visible, visible_lines
+from horsies.core.text import counted as count
+from horsies.core.text import duration, json_text, visible, visible_lines
 from horsies.core.types import TaskStatus
 
 if TYPE_CHECKING:

@@ -130,11 +130,6 @@ def first_line(text: str | None) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
 
 
-def counted(number: int, noun: str, nouns: str | None = None) -> str:
-    """`1 task`, `2 tasks`."""
-    return f"{number} {noun if number == 1 else nouns or noun + 's'}"
-
-
 def is_worth_a_line(count: int) -> bool:
     """Whether to log what has now happened `count` times in a row: the 1st, 2nd, 4th, 8th time and so on. What goes on
     and on stays visible and does not flood the log."""

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from horsies.core import logs
 from horsies.core.db import AWAY, Backoff, describe
 from horsies.core.models.recovery import WorkerResilienceConfig
+from horsies.core.text import counted
 
 log = logging.getLogger("horsies.worker")
 
@@ -27,7 +28,7 @@ class Patience:
 
     def succeeded(self) -> None:
         if self._failures:
-            tries = logs.counted(self._failures, "failed try", "failed tries")
+            tries = counted(self._failures, "failed try", "failed tries")
             log.info("%s: the database answers again after %s", self._name, tries)
         self._failures = 0
 

@@ -13,7 +13,7 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -97,9 +97,15 @@ def _about_keywords(method: str, given: Collection[str], known: Collection[str],
     return f"{method}() has no option {name!r}{instead_of(name, known) or f'; its options: {options}'}"
 
 
-def count(number: int, noun: str) -> str:
+def counted(number: int, noun: str, nouns: str | None = None) -> str:
     """`1 task`, `2 tasks`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def duration(seconds: float) -> str:

@@ -12,12 +12,11 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from horsies import monitoring
-from horsies.core.logs import counted
 from horsies.core.models.recovery import LONGEST, SweepStaleWorkersOptions, SweepStaleWorkersResult
 from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
 from horsies.core.monitoring import audit
 from horsies.core.recovery.utils import WorkerUtils
-from horsies.core.text import visible
+from horsies.core.text import counted, visible
 from horsies.core.types import Err, Ok, WorkflowStatus
 from horsies.core.workflows import control, read
 from horsies.monitoring import (

@@ -20,7 +20,7 @@ from horsies.core.models.monitoring.cluster import (
     WorkerStateInfo,
 )
 from horsies.core.store.troubles import StoppedWorkflows
-from horsies.core.text import count, duration
+from horsies.core.text import counted, duration, some_of
 from horsies.core.types import TaskStatus, WorkflowStatus
 
 WAITS_LONG_S = 60.0  # a task that has been due for so long
@@ -134,7 +134,7 @@ def _queues(snapshot: Snapshot, reasons: Mapping[str, Explanation]) -> Iterator[
         if queue.due <= 0 or waited is None:
             continue
         if queue.live_workers == 0:
-            said = f"queue {queue.name}: {count(queue.due, 'task')} due, and no live worker serves it"
+            said = f"queue {queue.name}: {counted(queue.due, 'task')} due, and no live worker serves it"
             yield Alert("bad", "no worker", queue.name, said, queue.oldest_due_task_id)
         elif queue.name in late:
             why = reasons.get(queue.name)
@@ -168,7 +168,7 @@ def _claims(snapshot: Snapshot, held: Mapping[str, int]) -> Iterator[Alert]:
     silences = {worker.worker_id: worker.silence_seconds for worker in snapshot.workers if not worker.is_live}
     known = {worker.worker_id for worker in snapshot.workers}
     for worker_id, number in sorted(held.items()):
-        tasks = count(number, "task")
+        tasks = counted(number, "task")
         if worker_id in silences:
             silence = duration(silences[worker_id])
             yield Alert(
@@ -180,8 +180,8 @@ def _claims(snapshot: Snapshot, held: Mapping[str, int]) -> Iterator[Alert]:
 
 def _workers(workers: Sequence[WorkerStateInfo]) -> Iterator[Alert]:
     if silent := [worker.worker_id for worker in workers if not worker.is_live]:
-        named = _some(silent)
-        yield Alert("warn", "silent", named, f"{count(len(silent), 'registered worker')} silent: {named}")
+        named = some_of(silent, MOST_NAMED)
+        yield Alert("warn", "silent", named, f"{counted(len(silent), 'registered worker')} silent: {named}")
     for worker in workers:
         if not worker.is_live:
             continue
@@ -226,22 +226,22 @@ def _bad_ends(snapshot: Snapshot, troubles: Troubles) -> Iterator[Alert]:
         counts[one.status] = counts.get(one.status, 0) + one.count
     if troubles.lost:
         are = "was" if troubles.lost == 1 else "were"
-        said = f"{count(troubles.lost, 'task')} {are} lost with a worker that crashed in the last hour"
+        said = f"{counted(troubles.lost, 'task')} {are} lost with a worker that crashed in the last hour"
         yield Alert("bad", "lost", "tasks", said)
     failed = max(counts[TaskStatus.FAILED], troubles.failed)
     if many := list(_failures(snapshot)):
         yield from many
     elif failed > troubles.lost:
-        yield Alert("warn", "failed", "tasks", f"{count(failed, 'task')} failed in the last hour")
+        yield Alert("warn", "failed", "tasks", f"{counted(failed, 'task')} failed in the last hour")
     if expired := max(counts[TaskStatus.EXPIRED], troubles.expired):
-        yield Alert("warn", "expired", "tasks", f"{count(expired, 'task')} expired in the last hour, without a run")
+        yield Alert("warn", "expired", "tasks", f"{counted(expired, 'task')} expired in the last hour, without a run")
 
 
 def _troubles(snapshot: Snapshot, troubles: Troubles) -> Iterator[Alert]:
     yield from _workflows(snapshot, troubles.stopped)
     if paused := [one.name for one in snapshot.schedules if one.paused]:
-        said = f"{count(len(paused), 'schedule')} paused: {_some(paused)}"
-        yield Alert("warn", "paused schedule", _some(paused), said)
+        said = f"{counted(len(paused), 'schedule')} paused: {some_of(paused, MOST_NAMED)}"
+        yield Alert("warn", "paused schedule", some_of(paused, MOST_NAMED), said)
     slow = [run for run in troubles.running if is_unusual(run)]
     for run in sorted(slow, key=lambda run: -run.seconds)[:MOST_NAMED]:
         usual = "and none has ended in the last day" if run.usual_seconds is None else _usually(run.usual_seconds)
@@ -263,13 +263,13 @@ def _usually(seconds: float) -> str:
 def _workflows(snapshot: Snapshot, stopped: Mapping[WorkflowStatus, StoppedWorkflows]) -> Iterator[Alert]:
     by_error = stopped.get(WorkflowStatus.PAUSED)
     if by_error is not None:
-        said = f"{count(by_error.number, 'workflow')} paused by an error: {_last(by_error)}"
+        said = f"{counted(by_error.number, 'workflow')} paused by an error: {_last(by_error)}"
         yield Alert("bad", "stopped workflow", _subject(by_error), said, workflow_id=_only(by_error))
     by_people = snapshot.workflow_counts.get("PAUSED", 0) - (0 if by_error is None else by_error.number)
     if by_people > 0:
-        yield Alert("warn", "paused workflow", "workflows", f"{count(by_people, 'workflow')} paused")
+        yield Alert("warn", "paused workflow", "workflows", f"{counted(by_people, 'workflow')} paused")
     if (failed := stopped.get(WorkflowStatus.FAILED)) is not None:
-        said = f"{count(failed.number, 'workflow')} failed in the last hour: {_last(failed)}"
+        said = f"{counted(failed.number, 'workflow')} failed in the last hour: {_last(failed)}"
         yield Alert("warn", "failed workflow", _subject(failed), said, workflow_id=_only(failed))
 
 
@@ -284,11 +284,6 @@ def _subject(stopped: StoppedWorkflows) -> str:
 
 def _only(stopped: StoppedWorkflows) -> str | None:
     return stopped.workflow_id if stopped.number == 1 else None
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _server(snapshot: Snapshot) -> Iterator[Alert]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from horsies.core.models.monitoring.cluster import Explanation, Why
-from horsies.core.text import duration
+from horsies.core.text import duration, some_of
 from horsies.core.types import TaskStatus
 
 MOST_NAMED = 3  # holders, workers, queues in a sentence
@@ -89,7 +89,8 @@ def _workflow_ended(found: Explanation) -> Sequence[str]:
 
 
 def _waits_for_nodes(found: Explanation) -> Sequence[str]:
-    return [f"Nothing has to be done here: look at what it waits for, {_some(found.nodes) or 'the nodes before it'}."]
+    awaited = some_of(found.nodes, MOST_NAMED) or "the nodes before it"
+    return [f"Nothing has to be done here: look at what it waits for, {awaited}."]
 
 
 def _waits_for_child(found: Explanation) -> Sequence[str]:
@@ -104,7 +105,7 @@ def _being_enqueued(found: Explanation) -> Sequence[str]:
 
 
 def _in_line(found: Explanation) -> Sequence[str]:
-    workers = _some(found.facts.get("serving_queue") or ())
+    workers = some_of(found.facts.get("serving_queue") or (), MOST_NAMED)
     who = f" The queue is served by {workers}." if workers else ""
     wait = f"Nothing has to be done, if the queue gets shorter.{who}"
     first = "" if found.workflow_id is not None else ", or move the task to a smaller priority"
@@ -175,7 +176,8 @@ def _move(found: Explanation) -> list[str]:
         return []
     elsewhere = [queue for queue in found.facts.get("known_in") or () if queue != found.queue]
     if elsewhere:
-        return [f"Or move it to a queue whose workers know {found.facts.get('task_name')}: {_some(elsewhere)}."]
+        queues = some_of(elsewhere, MOST_NAMED)
+        return [f"Or move it to a queue whose workers know {found.facts.get('task_name')}: {queues}."]
     return ["No live worker of another queue says that it knows this task, so moving it may not help."]
 
 
@@ -192,11 +194,6 @@ def _for_how_long(holder: Mapping[str, Any], now: datetime) -> str:
     since: datetime | None = holder["since"]
     so_long = "" if since is None else f" for {duration((now - since).total_seconds())}"
     return f"{holder['status'].lower()}{so_long}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def at(time: datetime | None) -> str:

@@ -24,6 +24,7 @@ from horsies.core.recovery.hooks import HookCaller
 from horsies.core.store import odd_rows, recovery, task_reads, tasks, workers
 from horsies.core.store.recovery import Expired
 from horsies.core.tasks.moves import Expire, Fail, InFlight, Move, Requeue, Retry, SetAside
+from horsies.core.text import counted
 from horsies.core.types import TaskStatus
 
 EndedNode: TypeAlias = tuple[str, str]  # the ids of the task and of its workflow
@@ -115,7 +116,7 @@ def _tell(recovered: Sequence[InFlight], moved: Mapping[str, type], reason: str,
     counts = Counter(_WORDS[moved[task.task_id]] for task in recovered)
     log.warning(
         "%s recovered (%s): %s",
-        logs.counted(len(recovered), "task"),
+        counted(len(recovered), "task"),
         ", ".join(f"{count} {word}" for word, count in counts.most_common()),
         reason,
         extra={"horsies": {"worker": me, "count": len(recovered)}},
@@ -127,7 +128,7 @@ def _tell(recovered: Sequence[InFlight], moved: Mapping[str, type], reason: str,
         code = OperationalErrorCode.WORKER_CRASHED.value
         logs.log_failure(log, logging.ERROR, "task failed", facts, code=code, reason=why)
     if len(failed) > LINES:
-        more = logs.counted(len(failed) - LINES, "more task")
+        more = counted(len(failed) - LINES, "more task")
         log.error("%s failed in the same way", more, extra={"horsies": {"worker": me}})
 
 

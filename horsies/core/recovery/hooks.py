@@ -13,8 +13,9 @@ from functools import partial
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
-from horsies.core import hooks, logs
+from horsies.core import hooks
 from horsies.core.db import Bridge, BridgeError
+from horsies.core.text import counted
 
 log = logging.getLogger("horsies.recovery")
 
@@ -94,7 +95,7 @@ class InProcess:
         budget = Budget(within_s)
         for place, job in enumerate(jobs):
             if budget.is_spent:
-                left = logs.counted(len(jobs) - place, "task")
+                left = counted(len(jobs) - place, "task")
                 log.warning("%s left for the next sweep: the hooks take too long", left)
                 break
             question = question_about(job, recovering, reason)

@@ -29,6 +29,7 @@ from horsies.core.recovery.sweep import sweep_abandoned
 from horsies.core.recovery.unknown_names import UnknownNames
 from horsies.core.store import caps, odd_rows, rollup, tasks, workers
 from horsies.core.store.recovery import STEP, Expired, expire_waiting, is_any_workflow_open, overdue
+from horsies.core.text import counted
 from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
 
@@ -154,7 +155,7 @@ class Reaper:
             names += await self._expire_in_parts(until)
         if total := names.total():
             events.emit("tasks.expired", count=total, by=self._me, names=names)
-            log.info("%s expired: past the deadline and not claimed yet", logs.counted(total, "waiting task"))
+            log.info("%s expired: past the deadline and not claimed yet", counted(total, "waiting task"))
 
     async def _expire(self, only: Sequence[str] | None = None) -> set[Expired]:
         async with self._pool.connection() as conn:

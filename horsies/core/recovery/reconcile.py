@@ -16,7 +16,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from horsies.core import errors, logs
+from horsies.core import errors
 from horsies.core.db import Connections, as_broker_result, by_halves, describe, is_about_one, is_held_up, on_bridge
 from horsies.core.models.base import A_YEAR_MS
 from horsies.core.models.broker import BrokerErrorCode
@@ -24,6 +24,7 @@ from horsies.core.models.workflow import plan, registry
 from horsies.core.recovery.apply import EndedNode
 from horsies.core.store import recovery, workflows
 from horsies.core.store.recovery import DEADLINES, LOOK_AT, NODES, STEP, WORKFLOWS, NodePosition, Stuck, What
+from horsies.core.text import counted
 from horsies.core.types import run_sync
 from horsies.core.workflows import control, finish
 from horsies.core.workflows.advance import Advanced, BuildLater, Worklist, advance
@@ -140,7 +141,7 @@ class Reconciler:
                 found, after = await recovery.overdue_nodes(conn, place, STEP)
             done = await _in_parts(found, self._expire, _workflow)
             if done.workflows:
-                log.info("%s past the deadline", logs.counted(done.workflows, "workflow"))
+                log.info("%s past the deadline", counted(done.workflows, "workflow"))
             count += done.workflows
             if after is None or monotonic() >= until:
                 return count
@@ -169,7 +170,7 @@ class Reconciler:
                 found, after = await recovery.over(conn, place, STEP)
             done = await _in_parts(found, self._settle, _workflow)
             if done.workflows:
-                log.warning("%s ended: no node was open", logs.counted(done.workflows, "workflow"))
+                log.warning("%s ended: no node was open", counted(done.workflows, "workflow"))
             count += done.nodes + done.workflows
             if after is None or monotonic() >= until:
                 return count
@@ -235,7 +236,7 @@ async def _in_parts(
 
 def _tell(what: What, done: Advanced) -> None:
     if done.nodes or done.workflows:
-        log.warning("%s moved on: %s", logs.counted(done.nodes, "node"), _REASONS[what])
+        log.warning("%s moved on: %s", counted(done.nodes, "node"), _REASONS[what])
 
 
 _REASONS = {

@@ -14,7 +14,7 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple, TypeAlias
 
-from horsies.core import events, hooks, logs
+from horsies.core import events, hooks
 from horsies.core.db import AWAY, Connection, Connections
 from horsies.core.models.recovery import RecoveryConfig, SweepStaleWorkersResult, WorkerRecoveryConfig
 from horsies.core.recovery import apply
@@ -25,6 +25,7 @@ from horsies.core.store.recovery import STEP
 from horsies.core.store.task_reads import jobs as load_jobs
 from horsies.core.store.workers import START, WHENEVER, Gone, OrphanedTask, SweepPosition
 from horsies.core.tasks.moves import InFlight
+from horsies.core.text import counted
 
 log = logging.getLogger("horsies.recovery")
 
@@ -228,7 +229,7 @@ class _Sweep:
     async def _tell_of_workers(self) -> None:
         if self.dead:
             events.emit("workers.swept", workers=len(self.dead), tasks=self.recovered)
-            tasks = logs.counted(self.recovered, "task")
+            tasks = counted(self.recovered, "task")
             log.info("swept %s: %s recovered", ", ".join(sorted(self.dead)), tasks)
             await self.hook_caller.recovered(recovering=self.me, dead=sorted(self.dead), jobs_recovered=self.recovered)
 

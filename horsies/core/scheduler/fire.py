@@ -23,6 +23,7 @@ from horsies.core.scheduler import plan, timetable
 from horsies.core.store import schedules
 from horsies.core.store import schedules as store
 from horsies.core.store.sends import Send, insert
+from horsies.core.text import counted
 
 log = logging.getLogger("horsies.scheduler")
 
@@ -190,7 +191,7 @@ def report(entries: Sequence[timetable.Entry], done: FireResult) -> None:
     if fired:
         names = sorted(fired)
         shown = ", ".join(names[:NAMES]) + (f" and {len(names) - NAMES} more" if len(names) > NAMES else "")
-        log.info("%s sent for %s", logs.counted(sum(fired.values()), "task"), shown)
+        log.info("%s sent for %s", counted(sum(fired.values()), "task"), shown)
 
 
 def complain(entry: timetable.Entry, why: str) -> None:

@@ -22,6 +22,7 @@ from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.sql import load, stored, texts
 from horsies.core.store import tasks, workflows
 from horsies.core.tasks.moves import Claim, InFlight, SetAside
+from horsies.core.text import counted
 from horsies.core.types import TaskStatus
 
 log = logging.getLogger("horsies.recovery")
@@ -111,7 +112,7 @@ async def set_aside(conn: Connection, found: Sequence[OddTask]) -> list[OddTask]
         code = OperationalErrorCode.ROW_SET_ASIDE.value
         logs.log_failure(log, logging.ERROR, "task set aside", task.facts, code=code, reason=task.reason)
     if len(done) > LINES:
-        log.error("%s set aside in the same way", logs.counted(len(done) - LINES, "more task"))
+        log.error("%s set aside in the same way", counted(len(done) - LINES, "more task"))
     return done
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from random import uniform
 from typing import TypeAlias
 
-from horsies.core import logs, loop
+from horsies.core import loop
 from horsies.core.db import AWAY, Connections, PoolTimeout
 from horsies.core.recovery import apply, dead_workers, reaper, retention
 from horsies.core.recovery.hooks import HookCaller
@@ -21,6 +21,7 @@ from horsies.core.recovery.unknown_names import UnknownNames
 from horsies.core.scheduler import payloads, service
 from horsies.core.store import workers
 from horsies.core.store.names import Known
+from horsies.core.text import counted
 from horsies.core.worker import fence, helper_calls, helper_process
 from horsies.core.worker.config import Code, Identity, Plan
 from horsies.core.workflows.advance import BuildLater
@@ -174,7 +175,7 @@ def schedule_steps(
         return []
     config = payloads.require_schedule(plan.app.config)
     scheduler = service.Scheduler(config, pool, helper_calls.HelperPreparer(helper))
-    count = logs.counted(len(config.schedules), "schedule")
+    count = counted(len(config.schedules), "schedule")
     log.info("this worker also runs the scheduler: %s in the code, a check every %g s", count, scheduler.interval_s)
 
     async def step() -> None:

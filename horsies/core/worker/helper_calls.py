@@ -11,13 +11,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from horsies.core import logs
 from horsies.core.child.helper import PrepareRequest, decision_of, handler_of, payloads_of, plan_of
 from horsies.core.hooks import Decision, Event, FailureReason, Job, JobRecoveryResult, Observed, WorkerRecovered
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.models.workflow import plan, registry
 from horsies.core.recovery.hooks import SWEEP_S, Budget, complain, news_about, question_about
 from horsies.core.scheduler.payloads import PreparerFailed, Wanted
+from horsies.core.text import counted
 from horsies.core.types import Result
 from horsies.core.worker.helper_process import NAME, HelperChild, HelperFailed
 
@@ -75,7 +75,7 @@ class HelperHookCaller:
                 self._remember(job.id)
                 complain(problem.handler, question, problem)
         if None in answers:
-            left = logs.counted(answers.count(None), "task")
+            left = counted(answers.count(None), "task")
             hook_log.warning("%s left for the next sweep: the hooks could not be called", left)
         return answers
 

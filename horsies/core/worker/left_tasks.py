@@ -23,13 +23,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic
 
-from horsies.core import logs
 from horsies.core.db import Connection
 from horsies.core.sql import texts
 from horsies.core.store import caps, tasks
 from horsies.core.store import names as store
 from horsies.core.store.names import BEGIN, END, Level, Line, Place, Stretch
 from horsies.core.tasks.moves import Complete, Leave, Move
+from horsies.core.text import counted
 from horsies.core.worker.idle import IdleMark
 
 log = logging.getLogger("horsies.worker")
@@ -223,7 +223,7 @@ class LeftTasks:
                     extra={"horsies": {"task": name}},
                 )
         if names and len(self._logged) == MOST_LINES:
-            log.warning("more than %s are unknown here; no more of them are logged", logs.counted(MOST_LINES, "name"))
+            log.warning("more than %s are unknown here; no more of them are logged", counted(MOST_LINES, "name"))
 
 
 class Walk:

@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from time import monotonic
 
-from horsies.core import errors, logs, loop
+from horsies.core import errors, loop
 from horsies.core.app import Horsies
 from horsies.core.db import AWAY, BY_INDEX, make_pool
 from horsies.core.models.app import AppConfig
 from horsies.core.monitoring import http, metrics, snapshot
 from horsies.core.scheduler import payloads, service
 from horsies.core.schema.grants import ProcessKind
+from horsies.core.text import counted
 from horsies.core.worker import fence, startup
 
 log = logging.getLogger("horsies.scheduler")
@@ -75,7 +76,7 @@ class SchedulerProcess:
         await startup.Persistence(resilience, self._stop, fence.Pulse(0.0))("schema", self._install_schema)
         if self._stop.is_set():
             return
-        count = logs.counted(len(self._config.schedules), "schedule")
+        count = counted(len(self._config.schedules), "schedule")
         log.info("scheduler ready: %s in the code, a check every %g s", count, self.scheduler.interval_s)
         patience = loop.Patience("scheduler", resilience)
         while not self._stop.is_set():

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from horsies.core import logs
 from horsies.core.child.wire import Kind, pack
 from horsies.core.db import AWAY, Pool
 from horsies.core.hooks import FailureReason, Job, JobInterrupted
 from horsies.core.recovery.hooks import HookCaller
 from horsies.core.store.task_reads import jobs
 from horsies.core.tasks.moves import Fail, Move, Retry
+from horsies.core.text import counted
 from horsies.core.types import TaskAttemptOutcome
 from horsies.core.worker import advance, claim, dispatch, liveness, start
 from horsies.core.worker.children import Children
@@ -63,9 +63,9 @@ class Shutdown:
             self.dispatcher.take_back(child)
         running = self.in_hand.count(Phase.FED, Phase.STARTED)
         if running:
-            log.info("stopping: waiting for %s; %s", logs.counted(running, "running task"), self._prospects(running))
+            log.info("stopping: waiting for %s; %s", counted(running, "running task"), self._prospects(running))
         if settling := self.in_hand.count(Phase.SETTLING):
-            log.info("stopping: waiting for the end of %s to be written", logs.counted(settling, "task"))
+            log.info("stopping: waiting for the end of %s to be written", counted(settling, "task"))
         if not await self._finished(self.grace_s):
             await self._cut_running_tasks()
 
@@ -110,16 +110,14 @@ class Shutdown:
         left = list(self.in_hand)
         why = next((self.unwritable[held.id] for held in left if held.id in self.unwritable), "the database is away")
         names = ", ".join(held.id for held in left[:5])
-        log.error(
-            "the end of %s could not be written and is given up (%s): %s", logs.counted(len(left), "task"), names, why
-        )
+        log.error("the end of %s could not be written and is given up (%s): %s", counted(len(left), "task"), names, why)
 
     def _is_running(self) -> bool:
         return any(child.fed or child.line or child.starting for child in self.children.children)
 
     async def _cut_running_tasks(self) -> None:
         running = self.in_hand.count(Phase.FED, Phase.STARTED)
-        log.warning("stopping at once: %s interrupted", logs.counted(running, "running task"))
+        log.warning("stopping at once: %s interrupted", counted(running, "running task"))
         await self.cut_off()
         for child in list(self.children.children):
             self.children.kill(child)
@@ -129,7 +127,7 @@ class Shutdown:
             self.starter.hand_back()
             await asyncio.sleep(LOOK_S)
         if self.in_hand:
-            left = logs.counted(len(self.in_hand), "task")
+            left = counted(len(self.in_hand), "task")
             log.error("%s could not be written before the end; other workers will recover them", left)
         elif self._is_open:
             log.warning("workflows could not be advanced before the end; other workers will advance them")

@@ -26,11 +26,12 @@ from itertools import takewhile
 from time import monotonic
 from typing import NamedTuple
 
-from horsies.core import events, logs
+from horsies.core import events
 from horsies.core.child.wire import clock
 from horsies.core.db import AWAY, halves, is_about_content, pool
 from horsies.core.store import odd_rows, tasks, workflows
 from horsies.core.tasks.moves import Claim, Requeue, SetAside
+from horsies.core.text import counted
 from horsies.core.types import WorkflowStatus
 from horsies.core.worker import config, dispatch, finalize
 from horsies.core.worker.children import Child, Children, reserve
@@ -291,7 +292,7 @@ class Starter:
 
     def _check_failed(self, batch: list[HeldTask], delay_s: float | None = None) -> None:
         self._aborts["WORKFLOW_CHECK_FAILED"] += len(batch)
-        count = logs.counted(len(batch), "task")
+        count = counted(len(batch), "task")
         log.warning("WORKFLOW_CHECK_FAILED: the workflows of %s could not be read; returned to the queue", count)
         for held in batch:
             self._dispatcher.release(held)
@@ -301,7 +302,7 @@ class Starter:
         """It is unknown whether they are RUNNING, so they do not run; they return to the queue when the database
         answers (L-27)."""
         self._aborts["OWNERSHIP_UNCONFIRMED"] += len(batch)
-        count = logs.counted(len(batch), "task")
+        count = counted(len(batch), "task")
         log.warning("OWNERSHIP_UNCONFIRMED: the start of %s was not confirmed; returned to the queue", count)
         for held in batch:
             self._dispatcher.release(held)

@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from horsies import monitoring
-from horsies.core.logs import counted
 from horsies.core.models.monitoring.cluster import Snapshot, WorkerStateInfo
-from horsies.core.text import visible
+from horsies.core.text import counted, visible
 from horsies.web.format import cell
 from horsies.web.pages.frame import Viewer
 
