@@ -150,6 +150,18 @@ async def test_l21b_it_waits_for_whoever_changes_the_task_and_then_leaves_it_alo
         assert (await task_row(db, task_id))["status"] == status
 
 
+async def test_l21b_whoever_asked_first_and_was_let_in_second_changes_nothing(broker: PostgresBroker, db: Db) -> None:
+    """The time of his statement is before that of the other's change: the task is due nevertheless."""
+    task_id = await given_task(db, enqueued_at=LATER)
+    async with await AsyncConnection.connect(broker.config.dsn()) as other:
+        await other.execute("SELECT FROM horsies_tasks WHERE id = %s FOR UPDATE", [task_id])
+        asking = asyncio.create_task(monitoring.run_task_now(broker, task_id))
+        await eventually(lambda: somebody_waits(db), what="it waits for the lock")
+        await other.execute("UPDATE horsies_tasks SET enqueued_at = clock_timestamp() WHERE id = %s", [task_id])
+        await other.commit()
+    assert (await asking).unwrap_err().code is Code.TASK_IS_DUE
+
+
 async def test_m49d_m48_a_cancel_at_the_same_moment_always_wins(broker: PostgresBroker, db: Db) -> None:
     ids = [await given_task(db, enqueued_at=LATER) for _ in range(30)]
     asked = [act(broker, task_id) for task_id in ids for act in (monitoring.run_task_now, monitoring.cancel_task)]

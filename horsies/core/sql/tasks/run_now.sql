@@ -1,9 +1,10 @@
 -- Waiting tasks that are due later, or are to be tried again later, are due at once (L-21b): nothing else about them changes. A task
 -- of a workflow that is paused or has ended, and one whose deadline has passed, would not be claimed, and is left alone. The bell is
 -- rung as after a requeue (L-21), because the trigger rings only for inserts.
+-- By the clock, and not by the time of the statement: whoever waited for another one's change must see that it is due.
 WITH locked AS (
     SELECT id, GREATEST(enqueued_at, next_retry_at) AS due FROM horsies_tasks p
-    WHERE id = ANY(%(ids)s::text[]) AND status = 'PENDING' AND GREATEST(enqueued_at, next_retry_at) > statement_timestamp()
+    WHERE id = ANY(%(ids)s::text[]) AND status = 'PENDING' AND GREATEST(enqueued_at, next_retry_at) > clock_timestamp()
       AND (good_until IS NULL OR good_until > statement_timestamp())
       AND (workflow_id IS NULL
            OR (SELECT w.status FROM horsies_workflows w WHERE w.id = p.workflow_id) IN ('PENDING', 'RUNNING'))
