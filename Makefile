@@ -10,7 +10,7 @@ with = $(foreach extra,$(1),$(VENV)/.installed-$(extra))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two pips must not write into one environment
-.PHONY: help demo test test-quick test-versions test-pooler test-browser screenshots test-install lint docs-check fmt docs dev bench profile bench-peers soak soak-deploys proof chaos heavy clean
+.PHONY: help demo test test-quick test-versions test-django test-pooler test-browser test-languages screenshots test-install test-new lint docs-check fmt docs dev bench profile bench-peers soak soak-deploys proof chaos heavy clean
 
 help: ## show this list
 	@echo "make PYTHON=python3.13 TARGET uses another Python (remove $(VENV) first). The targets:"
@@ -37,6 +37,10 @@ test-versions: $(call with,test) ## the tests of store, schema, recovery and wor
 	$(BIN)/python -m compileall -q horsies tests
 	$(BIN)/python -m tests.versions --jobs $(JOBS) $(if $(VERSIONS),--versions $(VERSIONS)) $(TESTS)
 
+# With each Python that is found, in environments of their own (.venv-django). It asks the package index.
+test-django: $(call with,test) ## the tests of Django with its oldest and newest version, and Django's own of its tasks
+	$(BIN)/python -m tests.django.versions --jobs $(JOBS)
+
 test-pooler: $(call with,test) ## the tests with a real PgBouncer between, which must be installed
 	HORSIES_TEST_POOLER=1 $(BIN)/python -m pytest -n $(JOBS) -q tests/pooler
 
@@ -44,11 +48,19 @@ test-browser: $(call with,browser) ## the tests of the dashboard in a real brows
 	$(BIN)/python -m compileall -q horsies tests
 	HORSIES_TEST_BROWSER=1 $(BIN)/python -m pytest -n $(BROWSERS) --dist loadscope -q tests/browser
 
+# TypeScript's compiler and the driver `pg` come from npm; Go is used if it is installed.
+test-languages: $(call with,test) ## the tests of the pages about other languages, with what npm and Go can check
+	HORSIES_TEST_LANGUAGES=1 $(BIN)/python -m pytest -n $(JOBS) -q tests/e2e/test_other_languages_page.py tests/e2e/test_typescript.py
+
 screenshots: $(call with,browser) ## write the pictures of docs/images again, with a real browser
 	HORSIES_TEST_BROWSER=1 HORSIES_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -q tests/browser/test_screenshots.py
 
 test-install: $(call with,test) ## resolve the pinned versions for each supported Python, and build the package
 	HORSIES_TEST_INSTALL=1 $(BIN)/python -m pytest -n $(JOBS) -q tests/install
+
+# Asks the package index, like test-install. TEMPLATE=django for one of them, NEW_PYTHON=python3.13 for another Python.
+test-new: $(call with,test) ## projects of horsies new, in new environments with the built package
+	HORSIES_TEST_NEW=1 $(BIN)/python -m pytest -n 1 -q tests/install/test_new_projects.py $(if $(TEMPLATE),-k $(TEMPLATE))
 
 lint: $(call with,lint docs) ## ruff, mypy --strict, and the documentation site without a warning
 	$(BIN)/ruff check .
@@ -68,7 +80,7 @@ docs: $(call with,docs) ## write the generated pages again and build the site, b
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-dev: $(call with,dev) ## install everything for work on horsies into .venv
+dev: $(call with,develop) ## install everything for work on horsies into .venv
 
 # ONLY=drain,latency REPEAT=5 TASKS=50000 PG=max_wal_size=4GB JSON=1; DOC=1 writes the table into docs/performance.md.
 # ONLY=scale ROWS=10000000 WORKERS=16 for docs/scale.md, ONLY=scale.caps or ONLY=web for a part of it.
@@ -120,10 +132,11 @@ heavy: $(call with,test) ## the tests that take minutes
 	HORSIES_HEAVY=1 $(BIN)/python -m pytest -n 0 -q -s tests/e2e/test_many_stale.py tests/e2e/test_retention_under_load.py \
 		tests/e2e/test_database_cut.py tests/e2e/test_child_stuck.py tests/e2e/test_sweepers_at_once.py \
 		tests/unit/test_calendar_search.py tests/e2e/test_schedulers_killed.py tests/e2e/test_scheduler_process.py \
-		tests/store/test_monitoring_plans.py tests/e2e/test_getting_started.py
+		tests/store/test_monitoring_plans.py tests/e2e/test_getting_started.py tests/e2e/test_reload.py \
+		tests/install/test_new_projects.py
 
 clean: ## remove the environments, the embedded database, fetched servers and the caches
-	rm -rf $(VENV) $(PEERS) .horsies .postgres .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS) .venv-django .horsies .postgres .pytest_cache .mypy_cache .ruff_cache
 
 # pip says what it does and why it fails, which --quiet would hide.
 $(VENV)/.installed-%: $(VENV)/.made pyproject.toml constraints.txt

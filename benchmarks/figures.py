@@ -9,7 +9,18 @@ from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
 
-from benchmarks import drain, latency, mixed, recovery, schedules, sending, statements, workflow_start, workflows
+from benchmarks import (
+    drain,
+    from_sql,
+    latency,
+    mixed,
+    recovery,
+    schedules,
+    sending,
+    statements,
+    workflow_start,
+    workflows,
+)
 from benchmarks.durations import PAUSE_S, REST_S
 from benchmarks.process import worker
 from benchmarks.report import Bar, Report, percentiles, ratios
@@ -160,6 +171,18 @@ def many(bench: Bench) -> None:
         rates.append(sending.all_at_once(bench.server, MANY))
         bench.say(f"{rates[-1]:,.0f} tasks/s")
     bench.report.add("send_many", f"`send_many` of {MANY:,}", "tasks/s", rates, Bar(55_000))
+
+
+def from_a_trigger(bench: Bench) -> None:
+    """A row trigger and `send_many`, turn by turn."""
+    ours: list[float] = []
+    python: list[float] = []
+    for _ in bench.times("a row trigger, and send_many"):
+        ours.append(from_sql.by_trigger(bench.server, MANY))
+        python.append(sending.all_at_once(bench.server, MANY))
+        bench.say(f"{ours[-1]:,.0f} and {python[-1]:,.0f} tasks/s")
+    bench.report.add("sql", f"`horsies_send` in a row trigger, {MANY:,} rows in one statement", "tasks/s", ours)
+    bench.report.add("sql_ratio", "… of `send_many` beside it", "", ratios(ours, python))
 
 
 def pings(bench: Bench) -> None:
@@ -338,6 +361,7 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "mixed": lengths,
     "send": sends,
     "many": many,
+    "sql": from_a_trigger,
     "latency": pings,
     "full": full,
     "fan_out": fans,
@@ -349,4 +373,4 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "statements": by_statement,
     "batches": batches,
 }
-USUAL = [name for name in GROUPS if name not in ("batches", "recovery", "schedules")]
+USUAL = [name for name in GROUPS if name not in ("batches", "recovery", "schedules", "sql")]

@@ -116,7 +116,7 @@ def options(command: Any) -> Iterator[tuple[str, ...]]:
     for option in command.params:
         if option.param_type_name == "argument":
             yield f"`{argument(option)}`", "required" if option.required else "none", option.help or ""
-        elif option.name != "help":
+        elif option.name != "help" and not option.hidden:
             names = " / ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
             unset = option.show_default if isinstance(option.show_default, str) else "none"
             default = unset if option.default is None else "off" if option.default is False else f"`{option.default}`"

@@ -36,7 +36,7 @@ class Settings(griffe.Extension):
             default = value.args[0]
         attr.value = None if default is None else ast.unparse(default)
         said = given.get("description")
-        if said is not None and attr.docstring is None:
+        if isinstance(said, ast.Constant) and attr.docstring is None:  # what is computed belongs to no page
             attr.docstring = griffe.Docstring(ast.literal_eval(said), parent=attr)
 
 

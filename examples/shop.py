@@ -1,4 +1,4 @@
-"""The app of docs/getting-started.md: a task that is sent by the clock, retried when it fails, and observed.
+"""An app in one file: a task that is sent by the clock, retried when it fails, and observed.
 
 Run it as `horsies worker examples/shop.py --with-scheduler`, or with worker and scheduler as processes of their own.
 """

@@ -10,7 +10,7 @@ _AUDIT = """
     CREATE TABLE audit (transaction bigint, rows int);
     CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        INSERT INTO audit SELECT txid_current(), count(*) FROM changed WHERE {condition} HAVING count(*) > 0;
+        INSERT INTO public.audit SELECT txid_current(), count(*) FROM changed WHERE {condition} HAVING count(*) > 0;
         RETURN NULL;
     END $$
 """

@@ -49,6 +49,7 @@ FIRST = (
     "unit/test_typing.py",
     "e2e",
     "testing",
+    "contrib",
     "pooler",
     "proof",
     "proof_pairs",

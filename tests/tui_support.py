@@ -219,6 +219,7 @@ def a_detail(**fields: Any) -> tasks.TaskDetail:
         "start_failures": 0,
         "workflow_id": None,
         "idempotency_key": None,
+        "sent_by": None,
         "attempts": (an_attempt(attempt=2, will_retry=False), an_attempt()),
     }
     return tasks.TaskDetail(**{**known, **fields})

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
 from horsies.cli import options, output
@@ -139,9 +140,18 @@ def _without_place() -> Iterator[None]:
 
 def _same(own: PostgresConfig, url: str) -> bool:
     try:
-        return at(url).display_url() == at(own.database_url.get_secret_value()).display_url()
+        return _place(at(url)) == _place(at(own.database_url.get_secret_value()))
     except errors.HorsiesError:
         return False
+
+
+def _place(config: PostgresConfig) -> object:
+    """Where a database is, however it is written: frameworks write the address of an app in their own way."""
+    if config.is_embedded:
+        return config.embedded_path
+    said = conninfo_to_dict(config.dsn())
+    names = ("host", "hostaddr", "port", "dbname", "user", "service")
+    return {"port": "5432"} | {name: str(said[name]) for name in names if said.get(name)}
 
 
 async def _install(config: PostgresConfig, *, is_configured: bool) -> tuple[InstallReport, limits.LimitsReport]:

@@ -1,5 +1,5 @@
-"""`horsies grants`: the least rights that the roles of producers, clients, workers, schedulers, monitors and operators
-need (O-20), printed as a script or applied.
+"""`horsies grants`: the least rights that the roles of producers, clients, workers, schedulers, monitors, operators and
+senders in other languages need (O-20), printed as a script or applied.
 """
 
 import asyncio
@@ -30,12 +30,13 @@ def grants(
     schedulers: Annotated[Roles, _option(ProcessKind.SCHEDULER, "runs schedulers, also inside a worker")] = None,
     monitors: Annotated[Roles, _option(ProcessKind.MONITOR, "reads everything and changes nothing")] = None,
     operators: Annotated[Roles, _option(ProcessKind.OPERATOR, "runs a dashboard with actions")] = None,
+    senders: Annotated[Roles, _option(ProcessKind.SENDER, "sends from SQL and reads its own results")] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Run the statements instead of printing them.")] = False,
     database_url: options.DatabaseUrl = None,
 ) -> int:
     """Print, as a script for psql, the least rights that roles need, or grant them with --apply. Run this as the owner
     of the tables, after horsies init-db and after every upgrade."""
-    given = zip(ProcessKind, (producers, clients, workers, schedulers, monitors, operators), strict=True)
+    given = zip(ProcessKind, (producers, clients, workers, schedulers, monitors, operators, senders), strict=True)
     wanted = {kind: list(dict.fromkeys(roles)) for kind, roles in given if roles}
     if not wanted:
         raise output.usage_error("no role is named", "horsies grants --producer web --worker jobs --monitor grafana")

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 from typer.core import TyperGroup
@@ -12,12 +12,17 @@ from typer.core import TyperGroup
 from horsies.cli import database, options, output
 from horsies.cli.check import check
 from horsies.cli.demo import demo
+from horsies.cli.dev import dev
 from horsies.cli.grants import grants
 from horsies.cli.history import audit, failures
+from horsies.cli.mcp import mcp
+from horsies.cli.migrate import migrate_from
+from horsies.cli.new import new
 from horsies.cli.notes import logs
 from horsies.cli.one_task import explain, task
 from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
+from horsies.cli.schema import schema
 from horsies.cli.task_actions import cancel, purge, rerun, run_now, send
 from horsies.cli.tasks import stale_tasks, tasks
 from horsies.cli.tui import tui
@@ -30,6 +35,7 @@ from horsies.core.logs import clean_last_resort
 
 FLUSH_S = 2.0  # spans that have not been exported yet get this time; nothing else waits for them
 INTERRUPTED = 130  # Typer's exit code for Ctrl-C
+Command: TypeAlias = Callable[..., Any]
 
 
 class _Group(TyperGroup):
@@ -53,14 +59,18 @@ app = typer.Typer(
 # The commands below the headings of the help and in its order, each with its line there.
 GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
     "Run": {
+        "dev": (dev, "Run a project while you write it."),
         "worker": (worker, "Run a worker."),
         "scheduler": (scheduler, "Run a scheduler."),
         "demo": (demo, "Show what horsies does, in less than a minute."),
     },
     "Prepare": {
+        "new": (new, "Write a new project."),
         "check": (check, "Find mistakes in an app before anything runs."),
         "init-db": (database.init_db, "Create the tables, or upgrade them to this version."),
         "grants": (grants, "Print or grant the rights that roles need."),
+        "schema": (schema, "Describe the tasks of an app for other languages."),
+        "migrate-from": (migrate_from, "Convert a project that uses another queue."),
     },
     "Tasks": {
         "send": (send, "Send a task, and optionally wait for its result."),
@@ -86,6 +96,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
         "drain": (drain, "Ask workers to finish their tasks and leave."),
         "metrics": (metrics, "Serve metrics of the database for Prometheus."),
         "web": (web, "Serve the dashboard."),
+        "mcp": (mcp, "Serve a coding agent (Model Context Protocol)."),
     },
     "Recovery by hand": {
         "stale-tasks": (stale_tasks, "List running tasks whose heartbeats have stopped."),
@@ -122,8 +133,13 @@ def horsies(
 
 def main() -> NoReturn:
     """The console script."""
+    run_and_exit(sys.argv[1:])
+
+
+def run_and_exit(args: list[str], command: Command | None = None, prog_name: str = "horsies") -> NoReturn:
+    """Run one command line and end the process. `command` is another program of the same commands."""
     try:
-        code = run(sys.argv[1:])
+        code = run(args, command, prog_name)
     except BaseException as problem:  # a mistake of ours, or something strange in a module of the user
         output.show_crash(problem)
         code = 1
@@ -137,11 +153,13 @@ def main() -> NoReturn:
     os._exit(code)
 
 
-def run(args: list[str]) -> int:
+def run(args: list[str], command: Command | None = None, prog_name: str = "horsies") -> int:
     """Run one command line and return the exit code."""
     clean_last_resort()
     try:
-        code = app(args or ["--help"], prog_name="horsies", standalone_mode=False)
+        # Who starts this command line again (--reload) needs to know it; that of another program is its own affair.
+        again = tuple(args) if command is None else None
+        code = (command or app)(args or ["--help"], prog_name=prog_name, standalone_mode=False, obj=again)
     except errors.HorsiesError as problem:
         output.show_error(problem)
         return 1

@@ -88,6 +88,7 @@ def facts_of(found: models.TaskDetail) -> Iterator[tuple[str, Any]]:
     yield "idempotency key", found.idempotency_key
     yield "flags", json.dumps(models.to_jsonable(found.flags)) if found.flags else None
     yield "sent", found.sent_at
+    yield "sent from SQL by", found.sent_by
     yield "due", found.enqueued_at if found.status is TaskStatus.PENDING else None
     yield "next retry", found.next_retry_at if found.status is TaskStatus.PENDING else None
     yield "deadline", found.good_until

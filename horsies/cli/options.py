@@ -157,6 +157,14 @@ DatabaseUrl: TypeAlias = Annotated[
     ),
 ]
 
+Mask: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Show *** for the values of arguments and fields with this name; can be given several times.",
+    ),
+]
+
 Queues: TypeAlias = Annotated[
     list[str] | None, typer.Option("--queue", "-q", metavar="NAMES", help="Only tasks of these queues.")
 ]
@@ -186,12 +194,21 @@ _ID = "0198c5de-0001-7000-8000-000000000001"
 
 # Each example has its purpose and the command.
 EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "dev": (
+        ("the app that pyproject.toml names", "horsies dev"),
+        ("an app and the program that sends its tasks", "horsies dev shop:app --run 'uvicorn shop.api:api --reload'"),
+    ),
     "worker": (
         ("four processes for all queues of an app", "horsies worker shop.tasks:app --processes 4"),
         ("an app that a function makes", "horsies worker 'shop.app:create_app()'"),
         ("async tasks of one queue, fifty at a time", "horsies worker shop.tasks --queues mail --concurrency 50"),
         ("with metrics and health probes", "horsies worker shop.tasks --metrics-port 9464"),
+        ("while you write it", "horsies worker shop.tasks --reload"),
         ("in production", "horsies worker shop.tasks --worker-recovery --shutdown-grace 30s --log-format json"),
+    ),
+    "new": (
+        ("a project in a new directory", "horsies new shop"),
+        ("with a web application", "horsies new shop --template fastapi"),
     ),
     "check": (
         ("find mistakes without a database", "horsies check shop.tasks:app"),
@@ -207,6 +224,17 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
             "horsies grants --producer web --worker jobs --monitor grafana | psql",
         ),
         ("grant them", "horsies grants shop.tasks:app --client web --worker jobs --scheduler jobs --apply"),
+    ),
+    "schema": (
+        ("the tasks of an app, as a table", "horsies schema shop.tasks:app"),
+        ("as JSON Schema", "horsies schema shop.tasks:app --json"),
+        ("a client for TypeScript", "horsies schema shop.tasks:app --typescript --output tasks.ts"),
+        ("let horsies_send know the queues before the first worker starts", "horsies schema shop.tasks:app --publish"),
+    ),
+    "migrate-from": (
+        ("a patch on standard output, the report on standard error", "horsies migrate-from celery shop > move.patch"),
+        ("change the files of two modules", "horsies migrate-from celery shop.celery shop.tasks --write"),
+        ("the report for a program", "horsies migrate-from procrastinate shop/ --json | jq .findings"),
     ),
     "send": (
         ("send a task, and get its id", "horsies send shop.tasks:app shop.price --kwargs '{\"order\": 1}'"),
@@ -259,6 +287,13 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         (
             "for other machines, with a token",
             "horsies web shop.tasks:app --auth token --token-file token --host 0.0.0.0 --allowed-host jobs.example.com",
+        ),
+    ),
+    "mcp": (
+        ("the tasks of an app, for a coding agent", "horsies mcp shop.tasks:app"),
+        (
+            "any database, with actions, without passwords",
+            "horsies mcp --database-url $URL --enable-actions --mask password",
         ),
     ),
     "tui": (

@@ -75,6 +75,8 @@ __all__ = [
     "watch_until_interrupted",
     "with_plain_codes",
     "write",
+    "write_bytes",
+    "write_log",
     "write_styled",
     "write_text",
 ]
@@ -99,6 +101,22 @@ def style_of(status: TaskStatus) -> str:
 def write_text(text: str) -> None:
     """Write a text of many lines for other programs."""
     sys.stdout.write(visible_lines(text))
+
+
+def write_bytes(content: bytes) -> None:
+    """Write what another program reads byte for byte; a terminal is shown it as text."""
+    if sys.stdout.isatty():
+        write_text(content.decode(errors="replace"))
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def write_log(line: str) -> None:
+    """A line of the log of several programs. It is clean already, and has its colours."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def show_error(error: HorsiesError) -> None:

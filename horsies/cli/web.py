@@ -75,13 +75,7 @@ def web(
             help="A host name under which the dashboard is called; can be given several times.",
         ),
     ] = None,
-    mask: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Show *** for the values of arguments and fields with this name; can be given several times.",
-        ),
-    ] = None,
+    mask: options.Mask = None,
     hide_payloads: Annotated[
         bool, typer.Option("--hide-payloads", help="Show no arguments, results, options and error texts.")
     ] = False,

@@ -4,14 +4,16 @@ the worker (M-02, W-80), and `horsies scheduler` sends the scheduled tasks of an
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from horsies.cli import database, output
+from horsies.cli import database, output, reloading
 from horsies.cli.options import DatabaseUrl, LogFormat, LogLevel, Module, parse_duration, parse_names
 from horsies.core import errors, locate, logs
 from horsies.core.app import Horsies
@@ -19,10 +21,11 @@ from horsies.core.checks import require_sound
 from horsies.core.models.base import MOST
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.monitoring import http
-from horsies.core.scheduler.payloads import require_schedule
+from horsies.core.scheduler.payloads import has_schedules, require_schedule
 from horsies.core.worker import scheduler_process, service
 from horsies.core.worker.config import MOST_CHILDREN, MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
 from horsies.core.worker.in_hand import MAX_HELD_BYTES
+from horsies.dev.reports import Reports
 
 log = logging.getLogger("horsies.cli")
 
@@ -32,6 +35,7 @@ def _recovery(meaning: str) -> Any:
 
 
 def worker(
+    context: typer.Context,
     module: Module,
     processes: Annotated[
         int | None,
@@ -92,6 +96,9 @@ def worker(
         bool,
         typer.Option("--with-scheduler", help="Also send the app's scheduled tasks; safe on any number of workers."),
     ] = False,
+    scheduler_if_any: Annotated[
+        bool, typer.Option("--scheduler-if-any", hidden=True, help="The same if the app has schedules (horsies dev).")
+    ] = False,
     metrics_port: Annotated[
         int | None,
         typer.Option(min=0, max=65_535, show_default="off", help="Serve /metrics, /healthz and /readyz on this port."),
@@ -112,6 +119,18 @@ def worker(
     log_format: Annotated[
         LogFormat, typer.Option(case_sensitive=False, help="text for people, json for programs.")
     ] = LogFormat.TEXT,
+    reload: Annotated[
+        bool,
+        typer.Option("--reload", help="For development: when a file of the app changes, go on with the new code."),
+    ] = False,
+    reload_dir: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIRECTORY", help="With --reload: watch this one too; can be given several times."),
+    ] = None,
+    reload_include: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="With --reload: also files like '*.toml'; can be given several times."),
+    ] = None,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Run a worker that runs an app's tasks.
@@ -120,11 +139,21 @@ def worker(
     interrupts running tasks. Durations D are seconds, or a number with s, m or h: 300, 30s, 5m, 2h.
     """
     logs.configure(loglevel, log_format)
+    reports = Reports.of(os.environ)
+    if reload and not reports.is_wanted:
+        return reloading.run(
+            context.obj,
+            module,
+            directories=reload_dir or (),
+            patterns=reload_include or (),
+            overlap=not metrics_port,
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the worker itself handles SIGTERM
     try:
         if metrics_port is not None:
             http.encoder()  # fails early if the metrics extra is missing
         app = locate.load_app(module)
+        reports.loaded(app)
         chosen = database.choose(database_url, app.config.broker)
         config = WorkerConfig(
             app_locator=module,
@@ -140,7 +169,7 @@ def worker(
             max_memory_per_child_mb=max_memory_per_child_mb,
             metrics_port=metrics_port,
             metrics_host=metrics_host,
-            with_scheduler=with_scheduler,
+            with_scheduler=with_scheduler or (scheduler_if_any and has_schedules(app.config)),
             shutdown_grace_ms=None if shutdown_grace is None else int(shutdown_grace.total_seconds() * 1000),
             loglevel=loglevel.value,
             log_format=log_format.value,
@@ -153,7 +182,7 @@ def worker(
                 recovery_delay=recovery_delay,
             ),
         )
-        return serve(app, config, chosen)
+        return serve(app, config, chosen, reports)
     except errors.HorsiesError as problem:
         complain(problem, log_format)
         return 1
@@ -203,13 +232,13 @@ def scheduler(
         return 0
 
 
-def serve(app: Horsies, config: WorkerConfig, chosen: database.Database) -> int:
+def serve(app: Horsies, config: WorkerConfig, chosen: database.Database, reports: Reports) -> int:
     """Run the worker to its end and return the exit code."""
     log.info(chosen.opening_sentence())
     if log.isEnabledFor(logging.DEBUG):
         app.config.log_config(log)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        return runner.run(service.Worker(app, config).run(install_signals=True))
+        return runner.run(service.Worker(app, config, reports.ready).run(install_signals=True))
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

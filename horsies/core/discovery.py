@@ -51,6 +51,22 @@ def import_entry(entry: str) -> ModuleType:
         raise no_such.with_note(f"looked for on sys.path; the current directory is {os.getcwd()}") from None
 
 
+def location_of(entry: str) -> Path | None:
+    """Where the code of an entry is: its file, or the directory of its outermost package. None if it is not found.
+    Nothing is imported."""
+    if entry.endswith(".py"):
+        return Path(entry).resolve()
+    try:
+        spec = importlib.util.find_spec(entry.partition(".")[0])
+    except (ImportError, ValueError, AttributeError):
+        return None
+    if spec is None:
+        return None
+    places = [*(spec.submodule_search_locations or ()), spec.origin or ""]
+    found = Path(places[0])
+    return found.resolve() if found.is_absolute() and found.exists() else None
+
+
 def missing_error(message: str) -> ConfigurationError:
     """The error for a module or a file that is not found."""
     return ConfigurationError(message, code=ErrorCode.CLI_INVALID_ARGS)

@@ -187,6 +187,8 @@ class SourceLocation:
 
 
 def _is_machinery(frame: FrameType) -> bool:
+    if frame.f_code.co_filename.startswith("<frozen "):
+        return True  # a part of Python itself, such as os.environ
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     if getattr(frame.f_globals.get("main"), "__module__", "") == "horsies.cli.main":
         return True  # the console script; a mistake on the command line has no place in a file

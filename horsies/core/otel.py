@@ -107,7 +107,7 @@ class Supervisor:
         now, clock = time.time_ns(), time.monotonic()
         for ending in endings:
             held = ending.held
-            if held.options.trace is not None:
+            if held.options.trace is not None and not ending.goes_back:
                 kind = moved.get(held.id)
                 since = clock if held.settling_since is None else held.settling_since
                 outcome = "lost" if kind is None else kind.__name__.lower()

@@ -269,7 +269,7 @@ class Drain:
         due, options = row.enqueued_at.timestamp(), held.options
         about = (row.id, row.claim_seq, row.retry_count + 1, row.queue_name, due, options.timeout_ms)
         facts = packed(*about, row.workflow_id, options.node)
-        return await run_here(task, row.args, row.kwargs, facts)
+        return await run_here(task, row.args, row.kwargs, facts, self._app.testing.ways)
 
     def _raise_failure(self, ended: list[DrainedTask], attempt: Attempt) -> None:
         for task in ended:

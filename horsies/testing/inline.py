@@ -27,7 +27,7 @@ from horsies.core.store.sends import Drafts, EndedTask, Send
 from horsies.core.tasks.context import packed
 from horsies.core.tasks.moves import Claim, Fail, Retry, retry_or_fail
 from horsies.core.types import Err, Ok, TaskStatus
-from horsies.testing.running import run_here
+from horsies.testing.running import Ways, run_here
 from horsies.testing.sent import SentRow
 
 if TYPE_CHECKING:
@@ -80,8 +80,9 @@ class InlineLog:
 class InlineSender(Sender):
     """Runs what is sent. A `connection=` is not used: nothing is written that could be rolled back."""
 
-    def __init__(self, inline_broker: InlineBroker) -> None:
+    def __init__(self, inline_broker: InlineBroker, ways: Ways) -> None:
         super().__init__(inline_broker)
+        self._ways = ways
         self._log = inline_broker.log
 
     def stream(self, sent_at: datetime) -> bulk.Stream:
@@ -112,7 +113,7 @@ class InlineSender(Sender):
         if (known := self._log.with_key(send)) is not None:
             return known.sent.task_id
         record = self._log.tasks[send.task_id] = InlineTask(send, _row(send))
-        await _run(record, task)
+        await _run(record, task, self._ways)
         return send.task_id
 
 
@@ -123,6 +124,13 @@ class InlineBroker(PostgresBroker):
         super().__init__(config, app=app)
         self.bridge = _NoBridge()
         self.log = InlineLog()
+
+    def open(self) -> broker.BrokerResult[None]:
+        """There is nothing to open, so a server whose lifespan does that starts without a database."""
+        return Ok(None)
+
+    async def open_async(self) -> broker.BrokerResult[None]:
+        return self.open()
 
     async def wait_async(self, task_id: str, timeout_ms: int | None = None) -> Ending:
         found = self.log.tasks.get(task_id)
@@ -148,7 +156,7 @@ class InlineBroker(PostgresBroker):
         return Err(why_not_cancelled(task_id, None if found is None else (found.status.value, None)))
 
 
-async def _run(record: InlineTask, task: AnyTask) -> None:
+async def _run(record: InlineTask, task: AnyTask, ways: Ways) -> None:
     """All attempts of a task, one after the other."""
     payload = record.send.payload
     options = tasks.TaskOptions.from_json(payload.task_options)
@@ -162,7 +170,7 @@ async def _run(record: InlineTask, task: AnyTask) -> None:
         claim = Claim(record.sent.task_id, record.retry_count + 1)
         due = record.sent.due_at.timestamp()
         facts = packed(*claim, record.retry_count + 1, payload.queue_name, due, options.timeout_ms)
-        report = (await run_here(task, payload.args_json, payload.kwargs_json, facts)).report
+        report = (await run_here(task, payload.args_json, payload.kwargs_json, facts, ways)).report
         fail = Fail(claim, report.result, report.error_code, report.error_message)
         move = None if report.ok else retry_or_fail(fail, options.retry_policy, record.retry_count, options.max_retries)
         if not isinstance(move, Retry):

@@ -17,6 +17,7 @@ from horsies.testing import inline
 from horsies.testing.crash import SETTLE_S, Crash, CrashReport, Scenario, every_crash
 from horsies.testing.drain import Drain, DrainedTask, Until
 from horsies.testing.moments import Moment
+from horsies.testing.running import Ways
 from horsies.testing.sent import SentRow, SentTasks
 from horsies.testing.travel import Journey
 from horsies.testing.worker_process import SpawnedWorker
@@ -32,6 +33,7 @@ class AppTesting:
         self._app = app
         self._inline: inline.InlineBroker | None = None
         self._journey = Journey(app)
+        self.ways = Ways()
 
     @contextmanager
     def inline(self) -> Iterator[None]:
@@ -39,7 +41,7 @@ class AppTesting:
         result. Retries do not wait, and neither does what is scheduled for later."""
         before, self._inline = self._inline, inline.InlineBroker(self._app.config.broker, self._app)
         try:
-            with self._app.replaced(broker=self._inline, sender=inline.InlineSender(self._inline)):
+            with self._app.replaced(broker=self._inline, sender=inline.InlineSender(self._inline, self.ways)):
                 yield
         finally:
             self._inline = before

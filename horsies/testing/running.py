@@ -15,12 +15,12 @@ from asyncio import CancelledError
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple
 
 from horsies.core.models.tasks import OperationalErrorCode, TaskError
 from horsies.core.tasks import context, execute
 from horsies.core.tasks.execute import AnyTask, Report
-from horsies.core.tasks.hooks import TaskHooks
 from horsies.core.types import is_blocking
 
 
@@ -31,7 +31,23 @@ class Attempt(NamedTuple):
     raised: BaseException | None
 
 
-async def run_here(task: AnyTask, args_json: str | None, kwargs_json: str | None, facts: bytes) -> Attempt:
+class Ways:
+    """How code of the other kind is called: a `def` task by a caller who awaits, an `async def` task by one who blocks.
+    Where connections belong to threads, a framework has ways of its own (`AppTesting.ways`)."""
+
+    async def call(self, run: Callable[[], Report]) -> Report:
+        return run()
+
+    def block_on(self, make: Callable[[], Coroutine[Any, Any, Report]]) -> Report:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(make())
+        with ThreadPoolExecutor(1, "horsies inline") as aside:
+            return aside.submit(contextvars.copy_context().run, asyncio.run, make()).result()
+
+
+async def run_here(task: AnyTask, args_json: str | None, kwargs_json: str | None, facts: bytes, ways: Ways) -> Attempt:
     """Run the function once; `facts` are those that a child would get. What concerns the test and not the task (Ctrl-C,
     a time limit of pytest) is raised."""
     caught = _Caught()
@@ -39,9 +55,10 @@ async def run_here(task: AnyTask, args_json: str | None, kwargs_json: str | None
     this = context.Run(watched, facts)
     try:
         if not task.is_async:
-            report = contextvars.copy_context().run(_call, watched, args_json, kwargs_json, this)
+            run = partial(contextvars.copy_context().run, partial(_call, watched, args_json, kwargs_json, this))
+            report = run() if is_blocking() else await ways.call(run)
         elif is_blocking():
-            report = _block_on(lambda: execute.run_async(watched, args_json, kwargs_json, this))
+            report = ways.block_on(lambda: execute.run_async(watched, args_json, kwargs_json, this))
         else:
             # A task of its own has a copy of the context, and the caller does not see what is set in it.
             report = await asyncio.create_task(execute.run_async(watched, args_json, kwargs_json, this))
@@ -72,8 +89,7 @@ class _Caught(AbstractContextManager["_Caught"]):
 
 def _watched(task: AnyTask, caught: _Caught) -> AnyTask:
     """The same task with one hook more."""
-    hooks = TaskHooks()
-    hooks.before, hooks.after, hooks.failed = task.hooks.before, task.hooks.after, task.hooks.failed
+    hooks = copy.copy(task.hooks)
     hooks.around = [*task.hooks.around, lambda ctx: caught]
     hooks.exist = True
     watched = copy.copy(task)
@@ -84,12 +100,3 @@ def _watched(task: AnyTask, caught: _Caught) -> AnyTask:
 def _call(task: AnyTask, args_json: str | None, kwargs_json: str | None, this: context.Run) -> Report:
     context.begin(this)
     return execute.run(task, args_json, kwargs_json, this)
-
-
-def _block_on(make: Callable[[], Coroutine[Any, Any, Report]]) -> Report:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(make())
-    with ThreadPoolExecutor(1, "horsies inline") as aside:
-        return aside.submit(contextvars.copy_context().run, asyncio.run, make()).result()

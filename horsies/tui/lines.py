@@ -254,18 +254,27 @@ def block(title: str, text: str, width: int) -> list[Line]:
 
 def broken(text: str, width: int) -> Iterator[str]:
     """The text in pieces that fit, at blanks where there are some. The text is visible already."""
-    width = max(2, width)
-    while cell_len(text) > width:
-        piece = set_cell_size(text, width)
-        if not text.startswith(piece):  # half of a wide character was left out
+    width, at = max(2, width), 0
+    while cell_len(ahead := _ahead(text, at, width)) > width:
+        piece = set_cell_size(ahead, width)
+        if not ahead.startswith(piece):  # half of a wide character was left out
             piece = piece[:-1]
-        piece = piece or text[:1]
+        piece = piece or ahead[:1]
         blank = piece.rfind(" ")
         if blank > width // 2:
             piece = piece[: blank + 1]
         yield piece.rstrip(" ")
-        text = text[len(piece) :]
-    yield text
+        at += len(piece)
+    yield ahead
+
+
+def _ahead(text: str, at: int, width: int) -> str:
+    """Enough of the rest of the text to be wider than this, so that a long text is not measured for each piece; or all
+    of the rest. Some characters have no width."""
+    count = 2 * width
+    while cell_len(ahead := text[at : at + count]) <= width and at + count < len(text):
+        count *= 2
+    return ahead
 
 
 def matching(rows: Sequence[ListRow], search: str) -> list[ListRow]:

@@ -69,6 +69,7 @@ def create_monitoring_app(
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        dashboard.follow_app()
         yield
         await dashboard.close()
 

@@ -1,16 +1,12 @@
 """The settings of the dashboard."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.monitoring.masking import MaskFunction
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-
-# Called with the name of the task (None if it is not known), the field (`kwargs`, `result`, …) and its value; returns
-# what is shown instead.
-MaskFunction: TypeAlias = Callable[[str | None, str, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ tables and the live updates. Nothing is opened before the first request needs it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
 
@@ -12,14 +12,14 @@ from starlette.requests import Request
 
 from horsies.core.app import Horsies
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
+from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.monitoring.changes import read_schema_version
+from horsies.core.monitoring.masking import Masking, names_known_to, unknown_names
 from horsies.web.answers import Refusal
 from horsies.web.config import WebConfig
 from horsies.web.events import LiveStreams
-from horsies.web.masking import Masking, unknown_names
 from horsies.web.pacing import SharedAnswers
 from horsies.web.policies import AuthPolicy, actor_of
 from horsies.web.schema_state import SchemaCheck
@@ -37,14 +37,25 @@ class Dashboard:
         self.policy = policy
         self.config = config
         database = source.config.broker if isinstance(source, Horsies) else source
-        self.database = _modest(PostgresConfig(database_url=database) if isinstance(database, str) else database)
-        self.broker = PostgresBroker(self.database, app=self.app)
+        names = unknown_names if self.app is None else names_known_to(self.app.tasks)
+        self.masking = Masking.of(config.mask, hides_all=config.hide_payloads, positional=names)
+        self._exact = 0
+        self._use(_modest(PostgresConfig(database_url=database) if isinstance(database, str) else database))
+
+    def _use(self, database: PostgresConfig) -> None:
+        """Everything that belongs to a database."""
+        self.database = database
+        self.broker = PostgresBroker(database, app=self.app)
         self.broker.only_look()
-        self.masking = Masking.of(config.mask, hides_all=config.hide_payloads, positional=self._positional)
         self.schema = SchemaCheck(partial(read_schema_version, self.broker))
         self.streams = LiveStreams(self.broker)
         self.shared = SharedAnswers()
-        self._exact = 0
+        self.__dict__.pop("acting_broker", None)
+
+    def follow_app(self) -> None:
+        """Show the database that the app uses now, when a server starts: in a test it is that of the test (X-10)."""
+        if self.app is not None and (database := _modest(self.app.config.broker)) != self.database:
+            self._use(database)
 
     @property
     def has_app(self) -> bool:
@@ -80,16 +91,6 @@ class Dashboard:
         """Close every connection; the next request opens them again."""
         await self.streams.stop()
         await self.broker.close_async()
-
-    def _positional(self, task_name: str) -> Sequence[str] | None:
-        """What the positional arguments of a task are called. Arguments of an older signature may be others."""
-        task = None if self.app is None else self.app.tasks.get(task_name)
-        if task is None or task.accepts:
-            return unknown_names(task_name)
-        try:
-            return task.codec.signature.positional
-        except HorsiesError:  # an annotation that cannot be resolved
-            return None
 
 
 def checked_policy(policy: AuthPolicy) -> AuthPolicy:

@@ -143,7 +143,7 @@ def login_routes(policy: Token) -> list[Route]:
             COOKIE,
             policy.new_cookie(),
             max_age=VALID_S,
-            path=root_of(request.scope) or "/",
+            path=_cookie_path(request),
             secure=_is_https(request),
             httponly=True,
             samesite="strict",
@@ -154,7 +154,7 @@ def login_routes(policy: Token) -> list[Route]:
         refuse_foreign(request)
         policy.end(request.cookies.get(COOKIE, ""))
         answer = RedirectResponse(f"{root_of(request.scope)}/login", 303)
-        answer.delete_cookie(COOKIE, path=root_of(request.scope) or "/", httponly=True, samesite="strict")
+        answer.delete_cookie(COOKIE, path=_cookie_path(request), httponly=True, samesite="strict")
         return answer
 
     return [
@@ -188,6 +188,11 @@ async def _form(request: Request) -> tuple[str, str]:
     except ValueError:
         raise Refusal(400, "BAD_FORM", "this is not a form") from None
     return fields.get("token", [""])[0].strip(), safe_next(fields.get("next", ["/"])[0])
+
+
+def _cookie_path(request: Request) -> str:
+    """As a browser writes it in addresses, with which it compares the path."""
+    return quote(root_of(request.scope), safe="/:@!$&'()*+=~") or "/"
 
 
 def _is_https(request: Request) -> bool:

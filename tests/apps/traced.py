@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from opentelemetry import trace
@@ -64,6 +66,8 @@ app = Horsies(
     AppConfig(
         broker=PostgresConfig(database_url=os.environ.get("DATABASE_URL", "postgresql://nobody@localhost:1/none")),
         resilience=WorkerResilienceConfig(notify_poll_interval_ms=1_000),
+        prefetch_buffer=int(os.environ.get("PREFETCH", "0")),
+        claim_lease_ms=60_000,
     )
 )
 
@@ -86,6 +90,14 @@ async def plus(a: Number, b: int = 1) -> Number:
 def passes_on(a: int) -> Number:
     add.send(a).unwrap()
     return TaskResult(ok=a)
+
+
+@app.task("traced.blocks")
+def blocks(path: str) -> Number:
+    """Run until there is such a file."""
+    while not Path(path).exists():
+        time.sleep(0.01)
+    return TaskResult(ok=0)
 
 
 @app.task("traced.fails")

@@ -184,6 +184,13 @@ class Shop:
     def until(self, task_id: str, *statuses: str) -> None:
         eventually_sync(lambda: self.status(task_id) in statuses, 30, what=f"{task_id} is {' or '.join(statuses)}")
 
+    @contextmanager
+    def kept_as_it_is(self, task_id: str) -> Iterator[None]:
+        """Meanwhile nobody can change the row of this task: another session has it locked."""
+        with self._connect() as conn, conn.transaction():
+            conn.execute("SELECT FROM horsies_tasks WHERE id = %s FOR UPDATE", [task_id])
+            yield
+
     def audit(self) -> list[tuple[str, list[str], str]]:
         """What was done, on what, and how it ended; the first first."""
         rows = self.rows("SELECT action, target_ids, outcome FROM horsies_audit ORDER BY at, id")

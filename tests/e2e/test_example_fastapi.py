@@ -85,3 +85,10 @@ async def test_a_queue_that_cannot_take_the_task_means_no_order(client: AsyncCli
         conn.execute("ALTER TABLE horsies_tasks ADD CHECK (task_name <> 'shop.ship')")
     assert (await client.post("/orders", json={"item": "book"})).status_code == 503
     assert counts(database_url) == (0, 0, 3)
+
+
+async def test_x21_what_becomes_of_an_order_is_watched_and_shown(client: AsyncClient, shop: ModuleType) -> None:
+    placed = (await client.post("/orders", json={"item": "book"})).json()
+    await shop.horsies_app.testing.drain_async(raise_on_failure=True)
+    assert (await client.get(f"/tasks/{placed['task_id']}/events")).text == "data: COMPLETED\n\n"
+    assert (await client.get(f"/jobs/api/tasks/{placed['task_id']}")).json()["status"] == "COMPLETED"

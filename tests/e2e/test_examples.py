@@ -164,6 +164,7 @@ def test_every_example_is_tested() -> None:
     assert sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__") == [
         "crash_tests",  # tests/testing/test_pages.py
         "fastapi_app",  # tests/e2e/test_example_fastapi.py
+        "flask_app",  # tests/contrib/test_flask.py
     ]
 
 

@@ -25,17 +25,24 @@ UNSERVED = ("operations", "workers")
 ELSEWHERE = {
     "checks": "tests/unit/checks/test_examples.py",
     "dashboard": "tests/services/web/test_dashboard_page.py",
+    "django": "tests/django/test_django_page.py",
     "deploys": "tests/unit/test_older.py",
     "cookbook": "tests/e2e/test_cookbook.py",
+    "fastapi": "tests/contrib/test_guides.py",
+    "flask": "tests/contrib/test_guides.py",
     "logging": "tests/e2e/test_logging_page.py",
     "recovery": "tests/services/test_recovery_page.py",
     "workflows": "tests/e2e/test_workflows_page.py",
     "getting-started": "tests/e2e/test_getting_started.py",
     "progress-and-logs": "tests/e2e/test_progress.py",
     "metrics": "tests/services/test_metrics_page.py",
+    "notebooks": "tests/e2e/test_guides.py",
+    "paas": "tests/e2e/test_guides.py",
+    "serverless": "tests/e2e/test_guides.py",
     "monitoring": "tests/services/test_monitoring_page.py",
     "scheduling": "tests/e2e/test_scheduling_page.py",
     "testing": "tests/testing/test_pages.py",
+    "other-languages": "tests/e2e/test_other_languages_page.py",
 }
 OTHERS = {"Celery", "Procrastinate"}
 
@@ -90,7 +97,7 @@ def without_app(code: str) -> str:
 async def send_by_sql(app: Any, database_url: str) -> None:
     [statement] = sql_of("faq")
     with psycopg.connect(database_url) as conn:
-        row = conn.execute(f"{statement.rstrip().rstrip(';')} RETURNING id".encode()).fetchone()
+        row = conn.execute(statement.encode()).fetchone()
     assert row is not None
     assert (await app.get_result_async(row[0], timeout_ms=20_000)).unwrap().unwrap() == 42
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -84,6 +85,35 @@ async def test_a_trace_goes_from_send_through_the_worker_and_through_workflows(
     assert (await rows.task(untraced.task_id))["task_options"] is None, "and nothing was stored for it"
 
 
+async def test_a_task_that_goes_back_to_the_queue_has_no_end_in_its_trace(
+    traced: Any, database_url: str, rows: Rows, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    with trace.get_tracer("test").start_as_current_span("request"):
+        first = (await traced.blocks.send_async(str(gate))).unwrap()
+        behind = (await traced.add.send_async(1, 2)).unwrap()
+    with WorkerProcess(database_url, locator=f"{TRACED}:app", env={"PREFETCH": "1"}) as worker:
+        await rows.until(first.task_id, "RUNNING")
+        await rows.until(behind.task_id, "CLAIMED", "RUNNING")
+        worker.process.send_signal(signal.SIGTERM)
+        await rows.until(behind.task_id, "PENDING")
+        gate.touch()
+        code, output = await asyncio.to_thread(worker.wait)
+        assert code == 0, output
+    assert "finalize traced.blocks" in names(told(tmp_path / "spans"), first.task_id)
+    assert not {"run traced.add", "finalize traced.add"} & names(told(tmp_path / "spans"), behind.task_id)
+    with WorkerProcess(database_url, locator=f"{TRACED}:app") as worker:
+        await rows.until(behind.task_id, "COMPLETED")
+        code, output = await asyncio.to_thread(worker.stop)
+        assert code == 0, output
+    end = one(told(tmp_path / "spans"), "finalize traced.add", messaging__message__id=behind.task_id)
+    assert end["attributes"]["horsies.task.move"] == "complete"
+
+
+def names(spans: list[dict[str, Any]], task_id: str) -> set[str]:
+    return {span["name"] for span in spans if span["attributes"].get("messaging.message.id") == task_id}
+
+
 async def until_idle(rows: Rows) -> None:
     async def open_tasks() -> bool:
         (row,) = await rows.all("SELECT count(*) AS n FROM horsies_tasks WHERE ended_at IS NULL")
@@ -141,4 +171,5 @@ def check_workflow(spans: list[dict[str, Any]], trace_id: str) -> None:
         "run traced.add",
         "run traced.plus",
     ]
-    assert sum(span["name"].startswith("finalize") for span in below) == 3
+    ends = [span["attributes"]["horsies.task.move"] for span in below if span["name"].startswith("finalize")]
+    assert ends == ["complete"] * 3

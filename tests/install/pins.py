@@ -8,6 +8,7 @@ of another Python, and still reads markers such as `python_version < "3.12"` for
 from __future__ import annotations
 
 import os
+import platform
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -39,9 +40,14 @@ class Package:
     requires: tuple[str, ...]
 
 
-def constraints() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+def constraints(python: str = platform.python_version()) -> dict[str, str]:
+    """The pins that hold on this Python, by name. A package that has dropped a Python has a second pin for it."""
+    pins = [Requirement(line) for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    return {
+        canonicalize_name(pin.name): str(pin.specifier).removeprefix("==")
+        for pin in pins
+        if pin.marker is None or pin.marker.evaluate(environment(python, ""))
+    }
 
 
 def project() -> dict[str, Any]:

@@ -75,3 +75,5 @@ def test_the_package_that_is_built_has_a_page_with_links_that_work_everywhere(tm
     assert len(built.get_all("Project-URL", [])) == len(project()["urls"])
     assert {name.partition("/")[0] for name in names} == {"horsies", "pytest_horsies.py", name.partition("/")[0]}
     assert "horsies/py.typed" in names and any(name.endswith(".sql") for name in names)
+    templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "horsies/dev/templates").rglob("*.in")}
+    assert len(templates) > 20 and templates <= set(names), "horsies new needs them"

@@ -34,7 +34,10 @@ WRITING = re.compile(
 NOTES = {"tasks/write_progress", "tasks/write_logs", "tasks/trim_logs"}
 # The same holds for statistics and for the record of what people did; `tests/store/test_rollup.py` has them at once.
 STATISTICS = {"rollup/add", "rollup/gauges", "audit/begin", "audit/complete"}
-APART = {"workers/ping", "caps/start", *NOTES, *STATISTICS}
+# What is published moves no task; an early task is claimed by nobody, and who adopts it is met by others who do, and by
+# a cancellation, in `tests/store/test_send_from_sql.py`.
+EARLY = {"workers/publish", "tasks/adopt"}
+APART = {"workers/ping", "caps/start", *NOTES, *STATISTICS, *EARLY}
 FUNCTIONS_APART = {
     "notes.write",
     "rollup.add",
@@ -42,6 +45,8 @@ FUNCTIONS_APART = {
     "rollup.count_cancelled",
     "audit.record_audit",
     "audit.complete",
+    "defaults.publish",
+    "defaults.adopt",
 }
 
 

@@ -70,7 +70,7 @@ def whoami() -> TaskResult[Any, TaskError]:
             "stdin": os.readlink("/proc/self/fd/0") if os.path.exists("/proc/self/fd/0") else "/dev/null",
             "fds": sorted(int(name) for name in os.listdir("/dev/fd")),
             "sigint": signal.getsignal(signal.SIGINT) not in (signal.SIG_DFL, signal.default_int_handler),
-            "sigterm": signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
+            "sigterm": signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, signal.SIG_IGN),
             "main": [name for name in vars(sys.modules["__main__"]) if not name.startswith("__")],
             "main_thread": threading.current_thread() is threading.main_thread(),
         }
@@ -269,6 +269,17 @@ def use_subprocess() -> TaskResult[Any, TaskError]:
 def use_multiprocessing(method: str) -> TaskResult[Any, TaskError]:
     with multiprocessing.get_context(method).Pool(2) as pool:
         return ok(pool.map(abs, [-1, -2, -3]))
+
+
+@app.task("terminate_a_fork")
+def terminate_a_fork() -> TaskResult[Any, TaskError]:
+    process = multiprocessing.get_context("fork").Process(target=forever)
+    process.start()
+    process.terminate()
+    process.join(10)
+    code = process.exitcode
+    process.kill()
+    return ok(code)
 
 
 @app.task("start_threads")

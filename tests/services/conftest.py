@@ -25,6 +25,7 @@ _EMPTY = """
     DROP FUNCTION IF EXISTS audit, refuse CASCADE;
     TRUNCATE horsies_tasks, horsies_task_attempts, horsies_heartbeats, horsies_workers, horsies_worker_states,
         horsies_workflows, horsies_workflow_tasks, horsies_waiting, horsies_known_names, horsies_left_tasks,
+        horsies_task_defaults, horsies_early_tasks,
         horsies_rollup, horsies_audit
 """
 

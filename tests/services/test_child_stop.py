@@ -155,8 +155,15 @@ async def test_t30_code_that_ignores_the_stop_ends_by_signal(
 ) -> None:
     token = await begun(child, "reset_signals", tmp_path / "it")
     child.stop(token)
-    child.process.signal(sig)
-    assert await child.code() == code
+    ending = asyncio.create_task(child.code())
+    while not ending.done():  # SIGTERM does nothing before the stop has arrived (W-50a); a worker waits for a second
+        child.process.signal(sig)
+        await asyncio.wait((ending,), timeout=0.1)
+    assert ending.result() == code
+
+
+async def test_w50a_a_process_that_a_task_has_forked_ends_by_sigterm(child: Child) -> None:
+    assert await child.answer("terminate_a_fork") == -signal.SIGTERM
 
 
 async def test_code_that_holds_the_interpreter_is_killed(child: Child, tmp_path: Path) -> None:

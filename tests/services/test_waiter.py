@@ -261,7 +261,7 @@ async def test_d60_words_are_taken_back_when_the_broker_is_closed(
     waiting = asyncio.create_task(broker.get_result_async(task_id))
     await eventually(lambda: words(db))
     await broker.close_async()
-    assert code_of(await asyncio.wait_for(waiting, 15)) is OperationalErrorCode.BROKER_ERROR
+    assert code_of(await asyncio.wait_for(waiting, 15)) is RetrievalCode.WAIT_INTERRUPTED
     assert await words(db) == []
 
 

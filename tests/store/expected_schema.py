@@ -62,6 +62,7 @@ TASKS_ADDED = {
     "workflow_id": chars(36),
     "idempotency_key": chars(255),
     "is_held": FLAG,
+    "sent_by": chars(63),
     # Generated from the others, for the indexes.
     "is_waiting": Column("boolean", True, "((status)::text = 'PENDING'::text)"),
     "ended_at": Column(
@@ -309,6 +310,23 @@ AUDIT = {
     "outcome": chars(32, default="begun"),
     "details": OBJECT,
 }
+TASK_DEFAULTS = {
+    "task_name": chars(255, required=True),
+    "queue_name": chars(100, required=True),
+    "priority": NUMBER,
+    "max_retries": Column("integer", True, "0"),
+    "task_options": TEXT,
+    "flags": TEXT,
+    "queues": OBJECT,
+    "reject_bytes": Column("integer", False, None),
+    "published_at": NOW,
+}
+EARLY_TASKS = {
+    "task_id": chars(36, required=True),
+    "task_name": chars(255, required=True),
+    "queue_name": chars(100),
+    "priority": Column("integer", False, None),
+}
 TABLES = {
     "horsies_tasks": TASKS | TASKS_ADDED,
     "horsies_task_attempts": ATTEMPTS,
@@ -329,6 +347,8 @@ TABLES = {
     "horsies_left_tasks": LEFT_TASKS,
     "horsies_rollup": ROLLUP,
     "horsies_audit": AUDIT,
+    "horsies_task_defaults": TASK_DEFAULTS,
+    "horsies_early_tasks": EARLY_TASKS,
 }
 RULE_OF_TABLE = {
     "horsies_tasks": "d10_d11",
@@ -350,6 +370,8 @@ RULE_OF_TABLE = {
     "horsies_left_tasks": "d58",
     "horsies_rollup": "d59",
     "horsies_audit": "d59a",
+    "horsies_task_defaults": "d59b",
+    "horsies_early_tasks": "d59c",
 }
 
 
@@ -411,6 +433,8 @@ INDEXES = {
     "horsies_left_tasks": {"UNIQUE (task_id)", "(left_at)"},
     "horsies_rollup": {"UNIQUE (span, start_at, queue_name, task_name, error_code)"},
     "horsies_audit": {"UNIQUE (id)", "(at)", "USING gin (target_ids)"},
+    "horsies_task_defaults": {"UNIQUE (task_name)"},
+    "horsies_early_tasks": {"UNIQUE (task_id)", "(task_name, task_id)"},
 }
 # PostgreSQL 18 says NOT ENFORCED after these two: `test_keys_to_tasks.py`.
 ATTEMPTS_KEY = "FOREIGN KEY (task_id) REFERENCES horsies_tasks(id) ON DELETE CASCADE"

@@ -40,8 +40,9 @@ def roles(module_url: str) -> Iterator[dict[ProcessKind, str]]:
         a_role(module_url, "scheduler") as scheduler,
         a_role(module_url, "monitor") as monitor,
         a_role(module_url, "operator") as operator,
+        a_role(module_url, "sender") as sender,
     ):
-        made = dict(zip(ProcessKind, (producer, client, worker, scheduler, monitor, operator), strict=True))
+        made = dict(zip(ProcessKind, (producer, client, worker, scheduler, monitor, operator, sender), strict=True))
         for kind, role in made.items():
             asyncio.run(grant(role, kind))
         yield made
@@ -98,6 +99,12 @@ def test_o20_a_producer_only_inserts(module_url: str, roles: dict[ProcessKind, s
         "schedules/look",  # a number in horsies_meta, which says which version is installed
         "monitoring/database",  # the settings in the same table, and sizes
     }
+
+
+def test_o20_x40_a_sender_has_no_right_to_any_table(
+    module_url: str, roles: dict[ProcessKind, str], open_to_all: set[str]
+) -> None:
+    assert permitted(module_url, roles[ProcessKind.SENDER]) - open_to_all == set()
 
 
 def test_o20_a_client_reads_all_and_steers_but_does_not_run_tasks(
@@ -275,7 +282,7 @@ async def test_o20_a_repeated_send_is_recognised_only_for_those_who_may_send(
     async with await AsyncConnection.connect(module_url, autocommit=True) as conn:
         for kind, role in roles.items():
             await conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
-            if kind is ProcessKind.MONITOR:
+            if kind in (ProcessKind.MONITOR, ProcessKind.SENDER):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     await conn.execute(call)
             else:

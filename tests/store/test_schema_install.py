@@ -16,6 +16,7 @@ from sqlalchemy import create_engine
 
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.models.task_pg import Base
+from horsies.core.schema.functions import put_functions
 from horsies.core.schema.install import (
     BREAKING_VERSION,
     MIGRATIONS,
@@ -30,7 +31,6 @@ from horsies.core.schema.install import (
     lock_key,
     migrate,
     migrations,
-    put_functions,
 )
 from horsies.core.schema.limits import LimitsReport, ensure_limits
 from tests.store.catalog import columns_of, snapshot

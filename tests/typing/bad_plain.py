@@ -3,6 +3,8 @@ that ends in `E:` and a code, and no other."""
 
 from __future__ import annotations
 
+from starlette.applications import Starlette
+
 from horsies import (
     AppConfig,
     AsyncTaskContext,
@@ -14,6 +16,8 @@ from horsies import (
     TaskResult,
     from_node,
 )
+from horsies.contrib.asgi import Transactional, mount_dashboard
+from horsies.web import ViewOnly
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql+psycopg://h/d")))
 Int = TaskResult[int, TaskError]
@@ -96,3 +100,11 @@ all_checked.node()(values=from_node(listed))  # E: arg-type
 size.node()(word=from_node(sizes))  # E: arg-type
 size.map_node(over=from_node(one))()  # E: arg-type
 from_node(add)  # E: call-overload
+
+
+async def with_a_request(tasks: Transactional) -> None:
+    await tasks(add).send_async("1")  # E: arg-type
+    await tasks(add).send_async(1, c=2)  # E: call-arg
+    tasks("add")  # E: arg-type
+    mount_dashboard(Starlette(), app, "/jobs", auth_policy=ViewOnly(), hosts=["a"])  # E: call-arg
+    mount_dashboard(Starlette(), app, "/jobs")  # E: call-arg

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any, assert_type
 
+from fastapi import FastAPI
+
 from horsies import (
     AppConfig,
     AsyncTaskContext,
@@ -25,6 +27,8 @@ from horsies import (
     WorkflowSpec,
     from_node,
 )
+from horsies.contrib.asgi import Transactional, lifespan, mount_dashboard
+from horsies.web import ViewOnly
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql+psycopg://h/d")))
 Int = TaskResult[int, TaskError]
@@ -170,3 +174,10 @@ assert_type(add.map_node(over=from_node(mapped), param="b")(a=1), MapNode[int])
 
 SubWorkflowNode(Twice, kwargs={"value": from_node(one)})
 assert_type(TaskNode(add, {"a": from_node(one)}), TaskNode[int])
+
+
+async def with_a_request(tasks: Transactional) -> None:
+    assert_type(await tasks(add).send_or_raise_async(1, b=2), TaskHandle[int])
+    assert_type(tasks(add).with_options(priority=1).send_or_raise(1), TaskHandle[int])
+    FastAPI(lifespan=lifespan(app))
+    mount_dashboard(FastAPI(), app, "/jobs", auth_policy=ViewOnly(), enable_actions=True)

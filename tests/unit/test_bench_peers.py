@@ -22,7 +22,8 @@ def contender(key: str) -> Contender:
 
 
 def pinned(path: Path) -> dict[str, str]:
-    found = [PIN.fullmatch(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = [PIN.fullmatch(line.partition("; python_version ")[0]) for line in lines]
     assert all(found), f"{path.name} has a line that is no plain pin"
     return {install.name_of(match[1]): match[2] for match in found if match}
 

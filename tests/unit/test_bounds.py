@@ -37,7 +37,8 @@ BROKER = PostgresConfig(database_url="postgresql://u:p@h/d")
 
 def all_models() -> list[type[BaseModel]]:
     for module in pkgutil.walk_packages(horsies.__path__, "horsies."):
-        if not module.name.endswith("__main__"):
+        # Modules for Django need a project with settings, and its options are fields of these same models.
+        if not module.name.endswith("__main__") and not module.name.startswith("horsies.contrib.django."):
             importlib.import_module(module.name)
     found: dict[str, type[BaseModel]] = {"RetryPolicy": RetryPolicy}
     left = list(ConfigModel.__subclasses__())

@@ -96,6 +96,7 @@ def test_the_same_database_is_not_another_one_with_or_without_the_name_of_the_dr
         config = PostgresConfig(database_url=own)
         assert "another" not in database.choose(None, config, {"DATABASE_URL": f"{scheme}://u:pw@h/y"}).sentence()
         assert "another" in database.choose(None, config, {"DATABASE_URL": f"{scheme}://u:pw@h/z"}).sentence()
+        assert "another" not in database.choose(None, config, {"DATABASE_URL": f"{scheme}://u:pw@/y?host=h"}).sentence()
 
 
 def test_m13_without_an_app_the_environment_names_it() -> None:

@@ -4,7 +4,6 @@ really not there. Whoever adds such a thing is told by a test that the page is o
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
 import horsies
@@ -54,14 +53,12 @@ def test_the_page_says_when_it_was_written_and_of_which_versions() -> None:
 def test_what_is_missing_is_missing() -> None:
     """If this fails, something was added: say so on the page, here, and on the home page."""
     options = set(TaskFunction.with_options.__annotations__)
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     there = {
         "No rate limits yet": bool({"rate_limit", "rate"} & {*options, *horsies.CustomQueueConfig.model_fields}),
         "No limits by key yet": bool({"key", "concurrency_key", "lock"} & options),
         "No unique tasks": bool({"unique", "unique_for"} & options),
         "No durable steps yet": hasattr(horsies.TaskContext, "step"),
         "No signals or timers": hasattr(horsies.WorkflowHandle, "signal"),
-        "No integration with Django yet": "django" in extras,
     }
     assert [what for what in there if f"**{what}" not in MISSING] == []
     assert [what for what, is_there in there.items() if is_there] == []

@@ -7,6 +7,7 @@ import inspect
 import pickle
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -186,4 +187,13 @@ def test_m30_syntax_errors_point_at_the_broken_line(tmp_path) -> None:
     file.write_text("x = 1\ndef (:\n")
     with pytest.raises(SyntaxError) as raised:
         compile(file.read_text(), str(file), "exec")
+    assert SourceLocation.of_exception(raised.value) == SourceLocation(str(file), 2)
+
+
+def test_m30_the_place_of_an_error_inside_python_is_the_line_that_called_it(tmp_path: Path) -> None:
+    """Parts of Python are frozen into it, and have no file to look at."""
+    file = tmp_path / "settings.py"
+    file.write_text("import os\nurl = os.environ['NO_SUCH_VARIABLE']\n")
+    with pytest.raises(KeyError) as raised:
+        exec(compile(file.read_text(), str(file), "exec"), {"__name__": "settings"})
     assert SourceLocation.of_exception(raised.value) == SourceLocation(str(file), 2)

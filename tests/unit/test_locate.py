@@ -47,7 +47,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def module_of(locator: str) -> object:
     app = load_app(locator)
-    return next(module for module in list(sys.modules.values()) if getattr(module, "app", None) is app)
+    return next(module for module in list(sys.modules.values()) if vars(module).get("app") is app)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -36,10 +37,14 @@ async def one_async() -> int:
 def run(app: Horsies, name: str) -> str:
     task: Any = app.tasks[name]
     this = context.Run(task, context.packed("id", 1, 1, "default"))
-    report = (
-        asyncio.run(execute.run_async(task, None, None, this)) if task.is_async else execute.run(task, None, None, this)
-    )
-    return report.result
+    if task.is_async:
+        return asyncio.run(execute.run_async(task, None, None, this)).result
+    return copy_context().run(_begin_and_run, task, this).result
+
+
+def _begin_and_run(task: Any, this: context.Run) -> execute.Report:
+    context.begin(this)
+    return execute.run(task, None, None, this)
 
 
 class Touchy:
@@ -130,6 +135,69 @@ def test_x05_a_hook_that_raises_is_told_once(app: Horsies, caplog: pytest.LogCap
     assert [record.getMessage().partition(" raised")[2] for record in caplog.records] == [
         "; the task goes on without it"
     ] * 2
+
+
+@pytest.fixture
+def order(app: Horsies) -> list[str]:
+    """What happens, in its order, with a hook of each kind and what a framework has around all of them."""
+    happened: list[str] = []
+
+    def around(name: str) -> Callable[[Any], Iterator[None]]:
+        def manager(ctx: Any) -> Iterator[None]:
+            happened.append(f"{name} begins")
+            try:
+                yield
+            except LookupError:
+                happened.append(f"{name} sees the error")
+            finally:
+                happened.append(f"{name} ends")
+
+        return manager
+
+    app.around_task(around("around"))
+    app.before_task(lambda ctx: happened.append("before"))
+    app.after_task(lambda ctx, result: happened.append("after"))
+    app.on_failure(lambda ctx, error: happened.append("failed"))
+    app.task_hooks.add_outermost(around("framework"))
+    return happened
+
+
+def lost() -> int:
+    raise LookupError
+
+
+async def lost_async() -> int:
+    raise LookupError
+
+
+@pytest.mark.parametrize("fn", [lost, lost_async])
+def test_x05_what_a_framework_needs_is_around_the_hooks_too(
+    app: Horsies, order: list[str], fn: Callable[[], Any]
+) -> None:
+    app.task("lost")(fn)
+    run(app, "lost")
+    assert order == [
+        "framework begins", "before", "around begins", "around sees the error", "around ends", "after", "failed",
+        "framework sees the error", "framework ends",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["one", "one_async"])
+@pytest.mark.parametrize("when", ["before_task", "after_task"])
+def test_x05_what_a_framework_needs_is_left_when_a_hook_is_stopped(
+    app: Horsies, order: list[str], name: str, when: str
+) -> None:
+    def is_stopped(ctx: Any, *_: Any) -> None:
+        raise context.StopTask
+
+    getattr(app, when)(is_stopped)
+    if when == "before_task":
+        with pytest.raises(context.StopTask):
+            run(app, name)
+    else:
+        assert run(app, name) == '{"ok":1}'
+    assert (order[0], order[-1]) == ("framework begins", "framework ends")
+    assert "failed" not in order and ("around begins" in order) is (when == "after_task")
 
 
 async def awaited(ctx: Any) -> None:

@@ -1,5 +1,5 @@
 """The static types, as mypy and pyright see them: `send()` checks its arguments, `handle.get()` knows its result (T-22,
-T-40, T-60, X-01); so do the nodes and the handles of workflows (F-11, F-33, F-83).
+T-40, T-60, X-01, X-21); so do the nodes and the handles of workflows (F-11, F-33, F-83).
 
 Each sample has lines that must be accepted, or lines that must be refused, which end in `E:` and the code of mypy.
 pyright names its reasons otherwise, so only the lines are compared with what it says.
@@ -96,11 +96,11 @@ def test_t40_wrong_code_is_refused_line_by_line(found: Found) -> None:
     assert found["bad"].keys() == expected.keys()
 
 
-def test_x01_x02_x03_p01_f33_f95_plain_values_have_their_types_in_handles_and_nodes(found: Found) -> None:
+def test_x01_x02_x03_x21_p01_f33_f95_plain_values_have_their_types_in_handles_and_nodes(found: Found) -> None:
     assert found["good_plain"] == {}
 
 
-def test_x01_x03_p01_f33_f95_wrong_plain_values_are_refused_line_by_line(found: Found) -> None:
+def test_x01_x03_x21_p01_f33_f95_wrong_plain_values_are_refused_line_by_line(found: Found) -> None:
     expected = expected_errors("bad_plain")
     assert len(expected) > 20
     assert found["bad_plain"].keys() == expected.keys()

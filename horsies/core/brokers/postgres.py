@@ -86,6 +86,26 @@ class PostgresBroker:
 
     @as_broker_result(broker.BrokerErrorCode.SCHEMA_INIT_FAILED)
     @on_bridge
+    async def open_async(self) -> None:
+        """Connect now instead of at the first call, and make sure that the tables are there."""
+        async with self.hub.connection():
+            pass
+
+    open = run_sync(open_async)
+
+    def stop_waiting(self) -> None:
+        """Every call of this process that waits for a result ends now with `WAIT_INTERRUPTED`, and later ones after one
+        look, until the connections are closed. The tasks go on. It can be called from any thread, and from a signal
+        handler."""
+        self.bridge.tell(Hub.interrupt_waits)
+
+    @property
+    def has_stopped_waiting(self) -> bool:
+        hub = self.bridge.peek()
+        return hub is not None and hub.is_interrupted
+
+    @as_broker_result(broker.BrokerErrorCode.SCHEMA_INIT_FAILED)
+    @on_bridge
     async def ensure_schema_initialized(self) -> None:
         """Create the tables, or bring them up to this version, unless that has been done."""
         await self.hub.ready()

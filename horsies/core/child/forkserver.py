@@ -138,8 +138,7 @@ class ForkServer:
             os.setpgid(0, 0)
             die_with_parent(server)
             signal.set_wakeup_fd(-1)
-            for sig in (signal.SIGCHLD, signal.SIGTERM):
-                signal.signal(sig, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # SIGTERM stays without effect until the child decides
             self._control.detach()  # the object must not close a number that soon belongs to someone else
             _close_all_but(fd, outbox)
             gc.enable()

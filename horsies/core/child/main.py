@@ -19,6 +19,7 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
@@ -33,6 +34,7 @@ from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.models.workflow.registry import build_plan
 from horsies.core.recovery.start_journal import Notebook
 from horsies.core.scheduler.payloads import each_prepared
+from horsies.core.tasks import catalogue
 from horsies.core.tasks.context import mark_log_records
 
 TRACEBACK_LINES = 40
@@ -46,7 +48,7 @@ def child_main(sock: socket.socket, outbox: wire.Outbox, spec_json: bytes, name:
     io = ChildIO(uplink, inbox, spec.beat_interval_ms, notes)
     io.start()
     try:
-        _settle_in(spec, name)
+        termination = _settle_in(spec, name)
         app = _load(spec)
         _run_hooks(app, io, spec.hook_timeout_ms / 1000)
         if app.config.task_logs is not None and not spec.is_helper:
@@ -58,6 +60,8 @@ def child_main(sock: socket.socket, outbox: wire.Outbox, spec_json: bytes, name:
     notebook = Notebook(spec.journal)
     runner = _runner(app, spec, inbox, uplink, io, notebook, notes)
     io.serve(runner)
+    if isinstance(runner, run.Runner):
+        termination.is_wanted = runner.is_being_stopped
     uplink.send(wire.pack(wire.Kind.READY, 0, _introduction(app, name, notebook)))
     runner.serve()
     _say_goodbye(runner, spec.goodbye_timeout_ms / 1000)
@@ -75,11 +79,44 @@ def rehearse() -> None:
     require_sound(app)
 
 
-def _settle_in(spec: wire.ChildSpec, name: str) -> None:
+class Termination:
+    """What SIGTERM does to a child (W-50a). Some platforms send it to every process when they stop a worker: the child
+    goes on, because the worker lets its task finish. It ends if the worker wants that: if a task is being stopped. A
+    process that a task has forked is not ours, and ends as any other: also by a signal that comes at once after the
+    fork, which Python would forget if it had a handler there."""
+
+    def __init__(self) -> None:
+        self.is_wanted: Callable[[], bool] = bool  # never, until there are tasks
+        self._mask = threading.local()
+
+    def begin(self) -> None:
+        signal.signal(signal.SIGTERM, self)
+        os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._forked)
+
+    def __call__(self, number: int, _frame: object) -> None:
+        if self.is_wanted():
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    def _hold(self) -> None:
+        self._mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def _release(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask.before)
+
+    def _forked(self) -> None:
+        if signal.getsignal(signal.SIGTERM) is self:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._release()
+
+
+def _settle_in(spec: wire.ChildSpec, name: str) -> Termination:
     """Turn the copy of the fork server into an independent process: names, paths, signals, streams."""
+    termination = Termination()
     with contextlib.suppress(Exception):  # there may be no standard error
         faulthandler.enable()
     signal.signal(signal.SIGINT, _ignored)  # SIG_IGN would be inherited by programs that tasks start
+    termination.begin()
     multiprocessing.current_process().name = name
     forkserver.name_process(name)
     sys.modules["__main__"] = types.ModuleType("__main__")  # otherwise multiprocessing would run the fork server's
@@ -90,6 +127,7 @@ def _settle_in(spec: wire.ChildSpec, name: str) -> None:
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     logs.configure(spec.loglevel, spec.log_format)
     mark_log_records()
+    return termination
 
 
 def _load(spec: wire.ChildSpec) -> Horsies:
@@ -146,6 +184,7 @@ def _introduction(app: Horsies, name: str, notebook: Notebook) -> bytes:
         "async": [task for task in tasks if app.tasks[task].is_async],
         "journal": notebook.is_open,
         "traced": tracing.is_on(),
+        "catalogue": catalogue.to_wire(catalogue.catalogue_of(app.tasks)),
         "hooks": [event.__name__ for event in hooks.EVENTS if app.hooks.has(event)],
     }
     return json.dumps(info).encode()

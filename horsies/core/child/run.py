@@ -159,6 +159,10 @@ class Runner:
         current = self._current
         return [current] if current is not None else self._async.tokens()
 
+    def is_being_stopped(self) -> bool:
+        """Whether the supervisor wants a task of this child to end that has not ended yet."""
+        return not self._wanted.isdisjoint(self._inbox.held)  # one step: the io thread changes both
+
     def stop(self, token: int) -> None:
         """Raise StopTask in this task's code, or cancel it. The code may catch that; the supervisor then uses stronger
         means."""

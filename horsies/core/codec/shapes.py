@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticSerializationError, 
 from horsies.core.models.tasks import SubWorkflowError, TaskError, TaskResult
 
 Path = tuple[Any, ...]
+Builder: typing.TypeAlias = Callable[[pydantic.GetCoreSchemaHandler], CoreSchema]
 _NOT_FINITE = "NaN and Infinity cannot be sent"
 _SECRET = "a secret would be stored masked; send a reference to it instead"
 _NOT_TEXT = "the text contains lone surrogates, which are not valid Unicode"
@@ -74,10 +75,8 @@ class Shape:
 
     __slots__ = ("_is_plain", "_named", "_serialize", "_suspicious", "_validate_json", "_validate_python")
 
-    def __init__(
-        self, build: Callable[[pydantic.GetCoreSchemaHandler], CoreSchema], name_of: Callable[[Any], str] = str
-    ) -> None:
-        adapter = _adapter(build)
+    def __init__(self, build: Builder, name_of: Callable[[Any], str] = str) -> None:
+        adapter = adapter_of(build)
         self._validate_python = adapter.validator.validate_python
         self._validate_json = adapter.validator.validate_json
         self._serialize = adapter.serializer.to_json
@@ -177,6 +176,11 @@ class Shape:
 
 def object_shape(fields: Mapping[str, Any], *, others: Any = None) -> Shape:
     """A JSON object with these members, all optional; other members have the type `others`, or are refused."""
+    return Shape(object_builder(fields, others))
+
+
+def object_builder(fields: Mapping[str, Any], others: Any = None) -> Builder:
+    """What the core schema of such an object is made by."""
 
     def build(handler: pydantic.GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.typed_dict_schema(
@@ -189,11 +193,16 @@ def object_shape(fields: Mapping[str, Any], *, others: Any = None) -> Shape:
             config=_CORE_CONFIG,  # an object does not take over the configuration around it
         )
 
-    return Shape(build)
+    return build
 
 
 def list_shape(kinds: Sequence[Any], name_of: Callable[[Any], str], *, last_repeats: bool = False) -> Shape:
     """A JSON list with one member of each kind and any number of the last; messages use `name_of(index)`."""
+    return Shape(list_builder(kinds, last_repeats=last_repeats), name_of)
+
+
+def list_builder(kinds: Sequence[Any], *, last_repeats: bool = False) -> Builder:
+    """What the core schema of such a list is made by."""
 
     def build(handler: pydantic.GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.tuple_schema(
@@ -201,7 +210,7 @@ def list_shape(kinds: Sequence[Any], name_of: Callable[[Any], str], *, last_repe
             variadic_item_index=len(kinds) - 1 if last_repeats else None,
         )
 
-    return Shape(build, name_of)
+    return build
 
 
 class ResultCodec:
@@ -283,7 +292,7 @@ _BARE = _Hashable(
 )
 
 
-def _adapter(build: Callable[[pydantic.GetCoreSchemaHandler], CoreSchema]) -> pydantic.TypeAdapter[Any]:
+def adapter_of(build: Builder) -> pydantic.TypeAdapter[Any]:
     class Members:
         @classmethod
         def __get_pydantic_core_schema__(cls, source: Any, handler: pydantic.GetCoreSchemaHandler) -> CoreSchema:

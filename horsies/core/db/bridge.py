@@ -120,6 +120,14 @@ class Bridge(Generic[R]):
             runner.post(begin, answer)
             return await answer.future
 
+    def tell(self, act: Callable[[R], None]) -> None:
+        """Call `act(resource)` on the loop soon, if there is one. It waits for nothing and takes no lock, so it can be
+        called from any thread and from a signal handler."""
+        runner = self._runner
+        if runner is not None and runner.is_usable():
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                runner.loop.call_soon_threadsafe(act, runner.resource)
+
     def peek(self) -> R | None:
         """What lives on the loop, if it has been made. It can be called from any thread, for objects that allow
         this."""

@@ -2,6 +2,6 @@
 stopped when the last process that uses it is gone. See docs/decisions/0001-embedded-postgres.md.
 """
 
-from horsies.core.embedded.server import ensure_running, stop
+from horsies.core.embedded.server import ensure_running, held_directories, stop
 
-__all__ = ["ensure_running", "stop"]
+__all__ = ["ensure_running", "held_directories", "stop"]

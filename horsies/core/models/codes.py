@@ -31,6 +31,7 @@ class RetrievalCode(StrEnum):
     """The result could not be fetched; the code says nothing about the task itself."""
 
     WAIT_TIMEOUT = "WAIT_TIMEOUT"
+    WAIT_INTERRUPTED = "WAIT_INTERRUPTED"
     TASK_NOT_FOUND = "TASK_NOT_FOUND"
     WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
     RESULT_NOT_AVAILABLE = "RESULT_NOT_AVAILABLE"

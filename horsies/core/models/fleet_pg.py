@@ -1,14 +1,25 @@
 """The tables by which workers act together, as SQLAlchemy describes them: who wants to be woken, what is in flight
-under a cap, which task names are known, and which tasks were left to others; see ``task_pg`` for the conventions.
+under a cap, which task names are known, which tasks were left to others, and what senders in other languages need to
+know about tasks; see ``task_pg`` for the conventions.
 """
 
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from horsies.core.models.task_pg import EMPTY_ARRAY, NOW, TIMESTAMP, ZERO, Base, stored_with, within_limits
+from horsies.core.models.task_pg import (
+    EMPTY_ARRAY,
+    EMPTY_OBJECT,
+    NOW,
+    TIMESTAMP,
+    ZERO,
+    Base,
+    stored_with,
+    within_limits,
+)
 
 
 class WaitingModel(Base):
@@ -83,6 +94,38 @@ class LeftTaskModel(Base):
         within_limits("horsies_left_tasks", ("left_at",)),
         sa.Index("horsies_left_tasks_left_at_idx", "left_at"),
     )
+
+
+class TaskDefaultsModel(Base):
+    """What a task is sent with unless the sender says otherwise, as the worker that started last knows it (D-59b)."""
+
+    __tablename__ = "horsies_task_defaults"
+
+    task_name: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
+    queue_name: Mapped[str] = mapped_column(sa.String(100))
+    priority: Mapped[int] = mapped_column(sa.Integer)
+    max_retries: Mapped[int] = mapped_column(sa.Integer, server_default=ZERO)
+    task_options: Mapped[str | None] = mapped_column(sa.Text)
+    flags: Mapped[str | None] = mapped_column(sa.Text)
+    queues: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=EMPTY_OBJECT)  # with their priorities
+    reject_bytes: Mapped[int | None] = mapped_column(sa.Integer)
+    published_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+    __table_args__ = (within_limits("horsies_task_defaults", ("published_at",)),)
+
+
+class EarlyTaskModel(Base):
+    """A waiting task that SQL has sent before any worker had published its name, and what the sender has said about it
+    (D-59c)."""
+
+    __tablename__ = "horsies_early_tasks"
+
+    task_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    task_name: Mapped[str] = mapped_column(sa.String(255))
+    queue_name: Mapped[str | None] = mapped_column(sa.String(100))
+    priority: Mapped[int | None] = mapped_column(sa.Integer)
+
+    __table_args__ = (sa.Index("horsies_early_tasks_name_idx", "task_name", "task_id"),)
 
 
 stored_with(WaitingModel.__table__, fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=500)

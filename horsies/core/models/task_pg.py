@@ -127,6 +127,7 @@ class TaskModel(Base):
     is_waiting: Mapped[bool] = mapped_column(sa.Boolean, sa.Computed(IS_WAITING, persisted=True))
     ended_at: Mapped[datetime | None] = mapped_column(TIMESTAMP, sa.Computed(ENDED_AT, persisted=True))
     is_held: Mapped[bool] = mapped_column(sa.Boolean, server_default=FALSE)  # its workflow is paused (F-50)
+    sent_by: Mapped[str | None] = mapped_column(sa.String(63))  # the role that called horsies_send
 
     # There are few indexes, and they are partial: a transition rewrites every index that holds the row.
     __table_args__ = (

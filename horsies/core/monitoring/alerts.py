@@ -19,6 +19,7 @@ from horsies.core.models.monitoring.cluster import (
     Why,
     WorkerStateInfo,
 )
+from horsies.core.store.defaults import EARLY
 from horsies.core.store.troubles import StoppedWorkflows
 from horsies.core.text import counted, duration, some_of
 from horsies.core.types import TaskStatus, WorkflowStatus
@@ -134,7 +135,8 @@ def _queues(snapshot: Snapshot, reasons: Mapping[str, Explanation]) -> Iterator[
         if queue.due <= 0 or waited is None:
             continue
         if queue.live_workers == 0:
-            said = f"queue {queue.name}: {counted(queue.due, 'task')} due, and no live worker serves it"
+            lacks = "no worker that knows them has started" if queue.name == EARLY else "no live worker serves it"
+            said = f"queue {queue.name}: {counted(queue.due, 'task')} due, and {lacks}"
             yield Alert("bad", "no worker", queue.name, said, queue.oldest_due_task_id)
         elif queue.name in late:
             why = reasons.get(queue.name)

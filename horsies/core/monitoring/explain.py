@@ -20,6 +20,7 @@ from horsies.core.monitoring.remedies import at, remedies_of
 from horsies.core.producer.hub import can_exist
 from horsies.core.sql import stored
 from horsies.core.store import monitoring, reasons, task_reads
+from horsies.core.store.defaults import EARLY
 from horsies.core.store.reasons import NodeFacts, QueueFacts, TaskFacts
 from horsies.core.types import Ok, TaskStatus
 
@@ -190,6 +191,9 @@ def _nobody_for_it(subject: str, task: TaskFacts, workers: Sequence[WorkerStateI
     live = [worker for worker in workers if worker.is_live]
     serving = _serving(task, workers)
     facts = {"live_workers": len(live), **_who(task, workers)}
+    if task.queue == EARLY:
+        said = f"it was sent from SQL, and no worker that knows a task named {task.task_name!r} has started since"
+        return _about(subject, task, Why.NO_WORKER_KNOWS_TASK, said, facts=facts)
     if not live:
         said = (
             "no worker is running"

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from horsies.core.models.monitoring.cluster import Explanation, Why
+from horsies.core.store.defaults import EARLY
 from horsies.core.text import duration, some_of
 from horsies.core.types import TaskStatus
 
@@ -48,11 +49,23 @@ def _not_served(found: Explanation) -> Sequence[str]:
 
 
 def _not_known(found: Explanation) -> Sequence[str]:
+    if found.queue == EARLY:
+        return _not_published(found)
     name, fails_at = found.facts.get("task_name"), found.facts.get("fails_at")
     ends = []
     if fails_at is not None and not found.facts.get("knowing_workers"):
         ends = [f"If none comes, the task fails with WORKER_RESOLUTION_ERROR at {at(fails_at)}."]
-    return [f"Start a worker whose code has {name}: {_start(found)}.", *ends, *_move(found)]
+    loads = "If a worker that is running should know it, the module is not loaded: name it in app.discover_tasks()."
+    return [f"Start a worker whose code has {name}: {_start(found)}.", loads, *ends, *_move(found)]
+
+
+def _not_published(found: Explanation) -> Sequence[str]:
+    """It has been sent from SQL, and waits for its name (D-59c)."""
+    name = found.facts.get("task_name")
+    return [
+        f"Start a worker whose code has {name}: horsies worker MODULE; or publish it: horsies schema MODULE --publish.",
+        "If the name has a typing error, cancel the task and send it again.",
+    ]
 
 
 def _queue_paused(found: Explanation) -> Sequence[str]:

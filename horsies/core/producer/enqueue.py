@@ -237,6 +237,7 @@ async def write(connection: Any, sends: Sequence[Send]) -> list[str]:
 def _write_blocking(connection: Any, sends: Sequence[Send]) -> list[str]:
     if isinstance(connection, psycopg.Connection):
         _check_open(connection)
+        _check_one_phase(connection)
         return run(_framed(connection, sends), lambda statement: _execute(connection, statement))
     if _is(connection, "sqlalchemy.orm", "Session", "scoped_session"):
         connection = connection.connection()
@@ -244,6 +245,7 @@ def _write_blocking(connection: Any, sends: Sequence[Send]) -> list[str]:
         raise _wrong(connection)
     _check_open(connection)
     _check_driver(connection, "psycopg")
+    _check_one_phase(connection)
     # The statement goes through SQLAlchemy, because its connection must know that it is in a transaction now.
     return run(
         _framed(connection.connection.driver_connection, sends),
@@ -254,6 +256,7 @@ def _write_blocking(connection: Any, sends: Sequence[Send]) -> list[str]:
 async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
     if isinstance(connection, psycopg.AsyncConnection):
         _check_open(connection)
+        _check_one_phase(connection)
         return await run_async(_framed(connection, sends), lambda statement: _execute_async(connection, statement))
     if _is_asyncpg(connection):
         return await _write_asyncpg(connection, sends)
@@ -263,6 +266,7 @@ async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
         raise _wrong(connection)
     _check_open(connection)
     _check_driver(connection, "psycopg", "asyncpg")
+    _check_one_phase(connection.sync_connection)
     given = _given if connection.dialect.driver == "psycopg" else _given_numbered
 
     async def execute(statement: Statement) -> Rows:
@@ -271,6 +275,7 @@ async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
     raw = await connection.get_raw_connection()
     if connection.dialect.driver == "psycopg":
         return await run_async(_framed(raw.driver_connection, sends), execute)
+    _check_loop(raw.driver_connection)
     return await run_async(_framed_as_list(sends, is_inside=not raw.dbapi_connection.autocommit), execute)
 
 
@@ -285,8 +290,7 @@ async def _write_asyncpg(connection: Any, sends: Sequence[Send]) -> list[str]:
         raise WrongConnectionError("the connection has been released to its pool")
     if connection.is_closed():
         raise WrongConnectionError("the connection is closed")
-    if getattr(connection, "_loop", None) not in (None, asyncio.get_running_loop()):
-        raise WrongConnectionError("the connection belongs to another event loop; send on the loop that opened it")
+    _check_loop(connection)
 
     async def execute(statement: Statement) -> Rows:
         text, *values = _given_numbered(statement)
@@ -357,11 +361,31 @@ def _check_open(connection: Any) -> None:
         raise WrongConnectionError("the connection is closed")
 
 
+def _check_loop(connection: Any) -> None:
+    """A connection of asyncpg belongs to the loop that opened it."""
+    if getattr(connection, "_loop", None) not in (None, asyncio.get_running_loop()):
+        raise WrongConnectionError("the connection belongs to another event loop; send on the loop that opened it")
+
+
 def _check_driver(connection: Any, *drivers: str) -> None:
     dialect = connection.dialect
     if dialect.name != "postgresql" or dialect.driver not in drivers:
         name = f"{dialect.name}+{dialect.driver}"
         raise WrongConnectionError(f"the connection is one of SQLAlchemy on {name}; {_WANTED} (postgresql+psycopg://)")
+
+
+def _check_one_phase(connection: Any) -> None:
+    """A send notifies workers, and PostgreSQL prepares no transaction that has notified. It would say so only at the
+    end, and take everything else with it."""
+    if _is(connection, "sqlalchemy.engine", "Connection"):
+        is_prepared = _is(connection.get_transaction(), "sqlalchemy.engine", "TwoPhaseTransaction")
+    else:
+        is_prepared = getattr(connection, "_tpc", None) is not None
+    if is_prepared:
+        raise WrongConnectionError(
+            "the connection is in a two-phase transaction, which cannot contain a send: PostgreSQL does not prepare "
+            "what notifies; send after its commit, or in an ordinary transaction"
+        )
 
 
 def _wrong(connection: Any) -> WrongConnectionError:

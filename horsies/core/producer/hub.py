@@ -57,6 +57,7 @@ class Hub:
         self._workflow_waiter: waiter.Waiter[workflow_reads.WorkflowEnded] | None = None
         self._installed: InstallReport | None = None
         self._installing: asyncio.Task[InstallReport] | None = None
+        self.is_interrupted = False
 
     async def ready(self) -> InstallReport:
         """Make sure that the schema is installed (T-12). Concurrent callers share one try; the next call tries
@@ -98,6 +99,13 @@ class Hub:
             return workflow_reads.WorkflowEnded(workflow_id, None)
         return await self._wait(self._open_workflow_waiter, workflow_id, timeout)
 
+    def interrupt_waits(self) -> None:
+        """Whoever waits for a result is told that this process waits no longer; later callers get one look each."""
+        self.is_interrupted = True
+        for one in (self._waiter, self._workflow_waiter):
+            if one is not None:
+                one.interrupt()
+
     async def listen(self) -> None:
         """Make sure that the LISTEN connection exists; raise the reason if it does not."""
         if self.listener.is_off:
@@ -108,6 +116,7 @@ class Hub:
             raise self.listener.last_error or PoolClosed("the listener was stopped")
 
     async def close(self) -> None:
+        self.interrupt_waits()
         await self.writer.close()
         for one in (self._waiter, self._workflow_waiter):
             if one is not None:
@@ -118,7 +127,7 @@ class Hub:
 
     async def _wait(
         self, open_waiter: Callable[[], Awaitable[waiter.Waiter[EndedT]]], id_: str, timeout: float | None
-    ) -> EndedT | waiter.TimedOut | waiter.Unreachable:
+    ) -> EndedT | waiter.NoEnding:
         begun = monotonic()
         try:
             async with asyncio.timeout(None if timeout is None else max(timeout, waiter.FIRST_LOOK_SECONDS)):
@@ -127,6 +136,8 @@ class Hub:
             return waiter.TimedOut()
         except SchemaInitFailed as problem:
             return waiter.Unreachable(problem)
+        if self.is_interrupted:
+            opened.interrupt()
         return await opened.wait(id_, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
 
     async def _open_waiter(self) -> waiter.Waiter[sends.EndedTask]:

@@ -88,7 +88,8 @@ class TaskHandle(Generic[T]):
 
     def watch(self) -> Iterator[models.TaskInfo]:
         """The state of the task now, and again whenever the state or the progress has changed, until its end; nothing
-        if its row is gone. It raises only if the database is away for longer than half a minute."""
+        if its row is gone. It ends earlier if this process stops waiting (X-21). It raises only if the database is
+        away for longer than half a minute."""
         watching = Watching(self._broker, self.task_id)
         while (info := watching.next()) is not None:
             yield info
@@ -196,7 +197,7 @@ class Sender:
     async def _send(self, send: Send, task: AnyTask, connection: CallerConnection | None) -> Written:
         explain = partial(failure, send)
         if connection is not None:
-            return await _inside(connection, [send], explain)
+            return await inside(connection, [send], explain)
         return await tried(partial(self._write, send), explain, self._pauses)
 
     async def _send_all(
@@ -204,7 +205,7 @@ class Sender:
     ) -> Written:
         explain = partial(failure_of_many, sends)
         if connection is not None:
-            return await _inside(connection, list(sends), explain)
+            return await inside(connection, list(sends), explain)
         return await tried(self._writing(sends, stream), explain, self._pauses)
 
     def _writing(self, sends: Sequence[Send], stream: bulk.Stream | None) -> Callable[[], Awaitable[Ids]]:
@@ -260,7 +261,8 @@ def _accepted(verdict: enqueue.SendOutcome) -> Ids:
     return [verdict.task_id]
 
 
-async def _inside(connection: CallerConnection, sends: Sequence[Send], explain: Explain) -> Written:
+async def inside(connection: CallerConnection, sends: Sequence[Send], explain: Explain) -> Written:
+    """Write them in the caller's transaction."""
     try:
         return Ok(await enqueue.write(connection, sends))
     except Exception as problem:

@@ -56,14 +56,20 @@ class TimedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Interrupted:
+    """This process waits no longer, because it stops (X-21)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unreachable:
     """The database could not be queried."""
 
     problem: BaseException
 
 
-Ending: TypeAlias = sends.EndedTask | TimedOut | Unreachable
-WorkflowEnding: TypeAlias = workflow_reads.WorkflowEnded | TimedOut | Unreachable
+NoEnding: TypeAlias = TimedOut | Interrupted | Unreachable
+Ending: TypeAlias = sends.EndedTask | NoEnding
+WorkflowEnding: TypeAlias = workflow_reads.WorkflowEnded | NoEnding
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +119,12 @@ class Waiter(Generic[EndedT]):
         self._next_poll = 0.0
         self._next_mode = 0.0
         self._background: list[asyncio.Task[None]] = []
+        self._is_interrupted = False
 
-    async def wait(self, id_: str, timeout: float | None) -> EndedT | TimedOut | Unreachable:
+    async def wait(self, id_: str, timeout: float | None) -> EndedT | NoEnding:
         """How it ended, or why that is not known. At least one query is made, however short the timeout."""
         self._begin()
+        timeout = 0.0 if self._is_interrupted else timeout
         place: _Place[EndedT] = _Place(asyncio.get_running_loop().create_future())
         self._places.setdefault(id_, []).append(place)
         self._look_at([id_])
@@ -125,9 +133,18 @@ class Waiter(Generic[EndedT]):
             if not place.future.done() and not place.looked:
                 place.overdue = True
                 await asyncio.wait([place.future], timeout=FIRST_LOOK_SECONDS)
-            return place.future.result() if place.future.done() else TimedOut()
+            return place.future.result() if place.future.done() else self._late()
         finally:
             self._leave(id_, place)
+
+    def interrupt(self) -> None:
+        """Whoever waits is told that this process waits no longer; later callers get one look each."""
+        self._is_interrupted = True
+        for id_ in list(self._places):
+            self._tell(id_, Interrupted())
+
+    def _late(self) -> TimedOut | Interrupted:
+        return Interrupted() if self._is_interrupted else TimedOut()
 
     async def stop(self) -> None:
         for task in self._background:
@@ -266,9 +283,9 @@ class Waiter(Generic[EndedT]):
         for place in self._places.get(id_, ()):
             place.looked = True
             if place.overdue:
-                place.tell(TimedOut())
+                place.tell(self._late())
 
-    def _tell(self, id_: str, ending: EndedT | TimedOut | Unreachable) -> None:
+    def _tell(self, id_: str, ending: EndedT | NoEnding) -> None:
         for place in self._places.pop(id_, ()):
             place.tell(ending)
 
@@ -309,12 +326,12 @@ class _Place(Generic[EndedT]):
 
     __slots__ = ("future", "looked", "overdue")
 
-    def __init__(self, future: asyncio.Future[EndedT | TimedOut | Unreachable]) -> None:
+    def __init__(self, future: asyncio.Future[EndedT | NoEnding]) -> None:
         self.future = future
         self.looked = False
         self.overdue = False
 
-    def tell(self, ending: EndedT | TimedOut | Unreachable) -> None:
+    def tell(self, ending: EndedT | NoEnding) -> None:
         if not self.future.done():
             self.future.set_result(ending)
 
@@ -328,6 +345,11 @@ def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyRes
         case TimedOut():
             return _err(
                 models.RetrievalCode.WAIT_TIMEOUT, f"task {task_id} did not end in time; it may still be running"
+            )
+        case Interrupted():
+            return _err(
+                models.RetrievalCode.WAIT_INTERRUPTED,
+                f"this process stops and does not wait for task {task_id} any longer; the task goes on",
             )
         case Unreachable(problem):
             return _err(

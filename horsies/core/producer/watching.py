@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from horsies.core.models.tasks import TaskInfo
+from horsies.core.producer.waiter import Interrupted
 from horsies.core.types import TASK_TERMINAL_STATES, Ok, pause, run_sync
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ class Watching:
     async def next_async(self) -> TaskInfo | None:
         """Wait for the next change; raise if the database is away for too long."""
         while not self._is_over:
-            await self._wait()
-            info = await self._look()
+            info = None if await self._is_interrupted() else await self._look()
             if info is None:
                 break
             is_new = _seen(info) != _seen(self._last)
@@ -50,11 +50,13 @@ class Watching:
 
     next = run_sync(next_async)
 
-    async def _wait(self) -> None:
+    async def _is_interrupted(self) -> bool:
+        """Wait until there may be something new; whether this process has stopped waiting instead."""
         if self._has_ended:
             await pause(LATE_S)
         elif self._last is not None:
-            await self._broker.wait_async(self._task_id, EVERY_MS)
+            return isinstance(await self._broker.wait_async(self._task_id, EVERY_MS), Interrupted)
+        return False
 
     async def _look(self) -> TaskInfo | None:
         until = monotonic() + AWAY_S
@@ -62,6 +64,8 @@ class Watching:
             found = await self._broker.get_task_info_async(self._task_id)
             if isinstance(found, Ok) or not found.error.retryable or monotonic() > until:
                 return found.unwrap()
+            if self._broker.has_stopped_waiting:
+                return None
             await pause(RETRY_S)
 
 

@@ -3,7 +3,8 @@ database, so that a worker that lacks one says so before it runs a task.
 
 A producer sends and reads nothing: not even the results of its own tasks, because the ids of all tasks are on channels
 to which every role may listen, so that an id proves nothing. Who waits for results is a client. Inserts are granted
-column by column, so that a sender cannot write a task that has already ended or belongs to a worker.
+column by column, so that a sender cannot write a task that has already ended or belongs to a worker. Programs in other
+languages need no table at all, only two functions (X-40); these let a role read the results of what it has sent.
 """
 
 import shlex
@@ -33,6 +34,7 @@ class ProcessKind(StrEnum):
     SCHEDULER = "scheduler"
     MONITOR = "monitor"
     OPERATOR = "operator"
+    SENDER = "sender"
 
 
 class Right(NamedTuple):
@@ -52,9 +54,10 @@ LOAD, LOAD_MOVES = "horsies_load", "horsies_load_moves"
 PROGRESS, LOGS = "horsies_task_progress", "horsies_task_logs"
 KNOWN_NAMES, LEFT_TASKS = "horsies_known_names", "horsies_left_tasks"
 ROLLUP, AUDIT = "horsies_rollup", "horsies_audit"
+TASK_DEFAULTS, EARLY_TASKS = "horsies_task_defaults", "horsies_early_tasks"
 TABLES = (
     TASKS, ATTEMPTS, HEARTBEATS, STATES, WORKERS, WAITING, META, SCHEDULE_STATE, SCHEDULES, WORKFLOWS, NODES, LOAD,
-    LOAD_MOVES, PROGRESS, LOGS, KNOWN_NAMES, LEFT_TASKS, ROLLUP, AUDIT,
+    LOAD_MOVES, PROGRESS, LOGS, KNOWN_NAMES, LEFT_TASKS, ROLLUP, AUDIT, TASK_DEFAULTS, EARLY_TASKS,
 )  # fmt: skip
 
 # The columns of `tasks/insert.sql`, `workflows/insert.sql` and `workflows/insert_nodes.sql`.
@@ -88,6 +91,10 @@ def _table(name: str, *privileges: str, columns: tuple[str, ...] = ()) -> Right:
 _COUNT_ATTEMPTS = Right("SEQUENCE", "horsies_task_attempts_id_seq", ("USAGE",))
 _COUNT_NODES = Right("SEQUENCE", "horsies_workflow_tasks_id_seq", ("USAGE",))
 _FIND_SENT = Right("FUNCTION", "horsies_find_sent(json)", ("EXECUTE",))
+_DOOR = (
+    Right("FUNCTION", "horsies_send(text, jsonb, text, integer, interval, timestamptz, text)", ("EXECUTE",)),
+    Right("FUNCTION", "horsies_result(text)", ("EXECUTE",)),
+)
 _ALIVE_UNTIL = Right("FUNCTION", "horsies_alive_until(timestamptz, jsonb)", ("EXECUTE",))
 _IN_FLIGHT = Right("FUNCTION", "horsies_in_flight(text)", ("EXECUTE",))
 _RING = Right("FUNCTION", "horsies_ring(text, text, text)", ("EXECUTE",))
@@ -114,12 +121,14 @@ _STEER = (
     _table(NODES, "UPDATE"),
     _table(WAITING, "INSERT", "UPDATE", "DELETE"),
     _table(ROLLUP, "INSERT", "UPDATE"),  # it counts what it cancels
+    _table(EARLY_TASKS, "INSERT"),  # a task that ended before its name was known can be sent again
     _FIND_SENT,
     _RING,
+    *_DOOR,
 )
 
 RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
-    ProcessKind.PRODUCER: (*_EVERYBODY, *_SEND, *_START_WORKFLOWS),
+    ProcessKind.PRODUCER: (*_EVERYBODY, *_SEND, *_START_WORKFLOWS, *_DOOR),
     ProcessKind.CLIENT: _STEER,
     ProcessKind.WORKER: (
         *_EVERYBODY,
@@ -141,6 +150,8 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
         _table(LEFT_TASKS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
         _table(ROLLUP, "SELECT", "INSERT", "UPDATE", "DELETE"),
         _table(AUDIT, "SELECT", "INSERT", "UPDATE", "DELETE"),  # the same
+        _table(TASK_DEFAULTS, "SELECT", "INSERT", "UPDATE"),
+        _table(EARLY_TASKS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
         _ALIVE_UNTIL,
         _IN_FLIGHT,
         _COUNT_ATTEMPTS,
@@ -158,6 +169,8 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
         _table(AUDIT, "INSERT"),
         _table(AUDIT, "UPDATE", columns=COMPLETED_COLUMNS),
     ),
+    # A program in another language, or the owner of a trigger: it needs no right to any table (X-40).
+    ProcessKind.SENDER: (*_EVERYBODY[:2], *_DOOR),
 }
 
 RolesByKind: TypeAlias = Mapping[ProcessKind, Sequence[str]]

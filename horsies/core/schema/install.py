@@ -20,12 +20,12 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
-from psycopg.sql import SQL, Identifier
 
 from horsies.core.errors import ErrorCode, HorsiesError
+from horsies.core.schema.functions import put_functions
 from horsies.core.sql import load
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 """What this code creates; raised with each migration."""
 
@@ -37,20 +37,6 @@ BREAKING_VERSION = 1
 
 OLDEST_SERVER = 13
 NOTIFY_MODES = ("always", "when_waiting", "off")
-
-# The functions that read a table. A user who inserts a task may have another search path and no right to that table.
-TABLE_READERS = (
-    "horsies_ring(text, text)",
-    "horsies_ring(text, text, text)",
-    "horsies_notify_task_changes()",
-    "horsies_count_new_task()",
-    "horsies_count_deleted_tasks()",
-    "horsies_follow_deleted_tasks()",
-    "horsies_keep_known_names()",
-    "horsies_notify_workflow_changes()",
-    "horsies_monitor_worker_states()",
-    "horsies_find_sent(json)",
-)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 PATIENCE_S = 120.0  # for a moment in which nobody uses the tables
@@ -269,25 +255,6 @@ async def read_meta(conn: psycopg.AsyncConnection[Any]) -> Recorded | None:
             "the versions that this database records in horsies_meta are not numbers",
             help_text="somebody has changed schema_version or breaking_version there; restore these two rows",
         ) from None
-
-
-async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: str) -> None:
-    """Replace functions, and create triggers and settings that are missing, without locking tables that need no
-    change."""
-    await conn.execute(load("schema/functions").encode())
-    await conn.execute(load(f"schema/notify_{mode}").encode())  # this replaces some of them
-    await conn.execute(load("schema/task_changes", mode).encode())
-    # A plan that was made while the waiting list was empty would read all of it when thousands wait. There is an index.
-    for function in TABLE_READERS:
-        await conn.execute(
-            SQL("ALTER FUNCTION {} SECURITY DEFINER SET search_path = {}, pg_temp SET enable_seqscan = off").format(
-                SQL(function), Identifier(schema)
-            )
-        )
-        if function.endswith("()"):  # of a trigger: nobody else may have it act on what his own table says
-            await conn.execute(SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(SQL(function)))
-    await conn.execute(load("schema/triggers").encode())
-    await conn.execute(load("schema/compression").encode())
 
 
 async def _install_locked(

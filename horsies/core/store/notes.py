@@ -50,11 +50,12 @@ class LogTrim(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Lines of a log, and where to continue."""
+    """Lines of a log, and where to continue: after the last of them, or after any other, by its place."""
 
     lines: list[TaskLogLine]
     place: LogPlace
     is_last: bool  # there are no more at the moment
+    places: Sequence[LogPlace] = ()
 
 
 async def write(
@@ -91,7 +92,9 @@ async def logs(conn: Connection, task_id: str, after: LogPlace = START, most: in
     params = {"task_id": task_id, "claim_seq": after.claim_seq, "line": after.line, "most": most}
     rows = await (await conn.execute(load("tasks/logs"), params)).fetchall()
     found = list(lines_of(rows, after))
-    return Page([line for _, line in found], found[-1][0] if found else after, is_last=most is None or len(rows) < most)
+    places = [place for place, _ in found]
+    is_last = most is None or len(rows) < most
+    return Page([line for _, line in found], places[-1] if places else after, is_last, places)
 
 
 async def prune_logs(conn: Connection, age: timedelta, most: int) -> int:

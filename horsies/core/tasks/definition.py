@@ -319,6 +319,10 @@ class SizeGuard:
         limits = [limit for limit in (policy.warn_bytes, policy.reject_bytes) if limit is not None]
         self._harmless_chars = min(limits) // 4 if limits else None
 
+    @property
+    def reject_bytes(self) -> int | None:
+        return self._policy.reject_bytes
+
     def refusal(self, task_name: str, args_json: str | None, kwargs_json: str | None) -> str | None:
         """Why these arguments are too large to be sent; None if they may be sent (with a warning if they are large)."""
         harmless = self._harmless_chars

@@ -84,11 +84,15 @@ async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | Non
 def _run_hooked(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
     """The same with the app's hooks around the function. A stop that comes after its end loses no result (X-05)."""
     report: Report | None = None
+    stack = ExitStack()
     try:
-        outcome = _call_inside(task, this, args, kwargs)
-        report, result = _ended(task, outcome)
-        task.hooks.leave(this.context, result)
+        with stack:
+            task.hooks.surround(stack, this.context)
+            outcome = _call_inside(task, this, args, kwargs)
+            report, result = _ended(task, outcome)
+            task.hooks.leave(this.context, result)
     except StopTask:
+        stack.close()  # the stop may have come just when the stack began to leave them
         if (report := report or kept(this)) is None:
             raise
     return report
@@ -108,7 +112,7 @@ def _call_inside(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[s
                 this.outcome = Outcome(None, exc)
                 raise
     except StopTask:
-        stack.close()  # the stop may have come just when the stack began to leave them
+        stack.close()  # as above
         raise
     except BaseException:
         if this.outcome is None:
@@ -119,9 +123,11 @@ def _call_inside(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[s
 async def _run_hooked_async(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
     report: Report | None = None
     try:
-        outcome = await _call_inside_async(task, this, args, kwargs)
-        report, result = _ended(task, outcome)
-        await task.hooks.leave_async(this.context, result)
+        async with AsyncExitStack() as stack:
+            await task.hooks.surround_async(stack, this.context)
+            outcome = await _call_inside_async(task, this, args, kwargs)
+            report, result = _ended(task, outcome)
+            await task.hooks.leave_async(this.context, result)
     except (StopTask, CancelledError):
         if (report := report or kept(this)) is None:
             raise

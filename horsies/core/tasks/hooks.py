@@ -51,26 +51,27 @@ class TaskHooks:
         self.after: list[Callable[..., Any]] = []
         self.failed: list[Callable[..., Any]] = []
         self.around: list[Callable[..., Any]] = []
+        self.outermost: list[Callable[..., Any]] = []
         self.exist = False
 
     def add_around(self, hook: Callable[..., Any]) -> None:
-        """A function with one `yield` becomes a context manager."""
-        if inspect.isgeneratorfunction(hook):
-            hook = contextmanager(hook)
-        elif inspect.isasyncgenfunction(hook):
-            hook = asynccontextmanager(hook)
-        self.around.append(hook)
+        self.around.append(_makes_managers(hook))
+
+    def add_outermost(self, hook: Callable[..., Any]) -> None:
+        """For what a framework needs around a task: a context manager around the other hooks too, which are code of its
+        users like the task."""
+        self.outermost.append(_makes_managers(hook))
+        self.exist = True
+
+    def surround(self, stack: ExitStack, ctx: AnyContext) -> None:
+        """What is around a `def` task and all of its hooks. What was entered is left with the stack."""
+        _enter_all(stack, self.outermost, ctx)
 
     def enter(self, stack: ExitStack, ctx: AnyContext) -> None:
-        """Everything that comes before a `def` task. What was entered is left with the stack."""
+        """Everything else that comes before a `def` task."""
         for hook in self.before:
             _call(hook, ctx)
-        for hook in self.around:
-            manager = _call(hook, ctx, or_else=_FAILED)
-            if _has(manager, "__enter__"):
-                _enter(stack, hook, manager)
-            elif manager is not _FAILED and not _has(manager, "__aenter__"):
-                _tell_useless(hook, manager)
+        _enter_all(stack, self.around, ctx)
 
     def leave(self, ctx: AnyContext, result: AnyResult) -> None:
         """Everything that comes after a `def` task."""
@@ -80,18 +81,15 @@ class TaskHooks:
             for hook in self.failed:
                 _call(hook, ctx, result.err)
 
+    async def surround_async(self, stack: AsyncExitStack, ctx: AnyContext) -> None:
+        """The same around an `async def` task."""
+        await _enter_all_async(stack, self.outermost, ctx)
+
     async def enter_async(self, stack: AsyncExitStack, ctx: AnyContext) -> None:
         """The same before an `async def` task."""
         for hook in self.before:
             await _call_async(hook, ctx)
-        for hook in self.around:
-            manager = _call(hook, ctx, or_else=_FAILED)
-            if _has(manager, "__aenter__"):
-                await _enter_async(stack, hook, manager)
-            elif _has(manager, "__enter__"):
-                _enter(stack, hook, manager)
-            elif manager is not _FAILED:
-                _tell_useless(hook, manager)
+        await _enter_all_async(stack, self.around, ctx)
 
     async def leave_async(self, ctx: AnyContext, result: AnyResult) -> None:
         """The same after an `async def` task."""
@@ -173,6 +171,33 @@ async def _call_async(hook: Callable[..., Any], *args: Any) -> None:
             await answer
     except BaseException as problem:
         _tell(hook, problem)
+
+
+def _makes_managers(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with one `yield` becomes one that returns a context manager."""
+    if inspect.isgeneratorfunction(hook):
+        return contextmanager(hook)
+    return asynccontextmanager(hook) if inspect.isasyncgenfunction(hook) else hook
+
+
+def _enter_all(stack: ExitStack, hooks: list[Callable[..., Any]], ctx: AnyContext) -> None:
+    for hook in hooks:
+        manager = _call(hook, ctx, or_else=_FAILED)
+        if _has(manager, "__enter__"):
+            _enter(stack, hook, manager)
+        elif manager is not _FAILED and not _has(manager, "__aenter__"):
+            _tell_useless(hook, manager)
+
+
+async def _enter_all_async(stack: AsyncExitStack, hooks: list[Callable[..., Any]], ctx: AnyContext) -> None:
+    for hook in hooks:
+        manager = _call(hook, ctx, or_else=_FAILED)
+        if _has(manager, "__aenter__"):
+            await _enter_async(stack, hook, manager)
+        elif _has(manager, "__enter__"):
+            _enter(stack, hook, manager)
+        elif manager is not _FAILED:
+            _tell_useless(hook, manager)
 
 
 def _enter(stack: ExitStack | AsyncExitStack, hook: Callable[..., Any], manager: AbstractContextManager[Any]) -> None:

@@ -22,7 +22,7 @@ from horsies.core.scheduler import payloads, service
 from horsies.core.store import workers
 from horsies.core.store.names import Known
 from horsies.core.text import counted
-from horsies.core.worker import fence, helper_calls, helper_process
+from horsies.core.worker import fence, helper_calls, helper_process, publishing
 from horsies.core.worker.config import Code, Identity, Plan
 from horsies.core.workflows.advance import BuildLater
 
@@ -108,6 +108,7 @@ class RecoveryServices:
         self._sweeper = Sweeper(patient, self._sweeping, self._recovery, hooks, me.worker_id, pulse, on_ended=on_ended)
         self.deadlines = reaper.Deadlines(self._looks, self._reaper, is_idle)
         self._retention = retention.Retention(pool, *settings, task_logs=plan.app.config.task_logs)
+        self._publisher = publishing.Publisher(pool, lambda: code().catalogue)
         self.rounds = Rounds()
 
     def steps(self) -> list[tuple[str, Step]]:
@@ -125,6 +126,7 @@ class RecoveryServices:
             ("reaper", self._in_turn(check_s, a_round(tick))),
             ("expiry", self._expire),
             ("retention", loop.every(check_s, self._retention.step)),
+            ("publisher", self._publish),
         ]
         if self._sweeping.enabled:
             found.append(("sweeper", loop.every(self._sweeping.sweep_interval.total_seconds(), a_round(sweep))))
@@ -133,6 +135,10 @@ class RecoveryServices:
     async def _expire(self) -> None:
         await self.deadlines.until_due()
         await self.rounds.of(self.deadlines.look)()
+
+    async def _publish(self) -> None:
+        await self._publisher.wait()
+        await self.rounds.of(self._publisher.publish)()
 
     def _in_turn(self, every_s: float, tick: Step) -> Step:
         """A tick at the start, and then one every `every_s` by some worker of the team (R-15). A worker that may not

@@ -23,6 +23,7 @@ from horsies.core import events
 from horsies.core.child.io import EXIT_ALONE
 from horsies.core.child.wire import ChildSpec, Decoder, Frame, Kind, WireError, pack
 from horsies.core.recovery.start_journal import Journal
+from horsies.core.tasks.catalogue import NOTHING, from_wire
 from horsies.core.worker import finalize, in_hand, launcher, pace
 
 log = logging.getLogger("horsies.worker")
@@ -63,6 +64,7 @@ class Children:
         self.task_names: frozenset[str] = frozenset()  # those that every usable child knows (O-31)
         self.async_names: list[str] = []
         self.hook_events: list[str] = []  # those that the app has handlers for
+        self.catalogue = NOTHING  # what its tasks are sent with, as the newest child knows it
 
     def report_to(
         self, on_frames: Callable[[Child, list[Frame]], None], on_death: Callable[[Child, str], None]
@@ -196,6 +198,7 @@ class Children:
         child.task_names = frozenset(_names(info, "tasks"))
         self._note_names()
         self.async_names, self.hook_events = _names(info, "async"), _names(info, "hooks")
+        self.catalogue = from_wire(info.get("catalogue"))
         self._deaths_in_a_row = 0
         ready = self._ready.get(child)
         if ready is not None and not ready.done():

@@ -34,6 +34,7 @@ from horsies.core.scheduler.payloads import require_schedule
 from horsies.core.schema.grants import ProcessKind
 from horsies.core.schema.install import lock_key, worker_purpose
 from horsies.core.store.names import Known
+from horsies.core.tasks.catalogue import NOTHING, Catalogue
 from horsies.core.worker import in_hand, pace
 
 SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
@@ -350,6 +351,7 @@ class Code(NamedTuple):
 
     team: str
     known: Known
+    catalogue: Catalogue = NOTHING  # what its tasks are sent with
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,11 @@ class Ending:
     replaced: bool = False
     refusals: int = 0
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether the task returns to the queue, because its code has not begun."""
+        return type(self.move) is Requeue
+
 
 class Finalizer:
     """`put` adds an end; `on_settled(held, move, moved)` is called once it is in the database, or was too late, and
@@ -95,7 +100,7 @@ class Finalizer:
             held.settling_since = monotonic()
         held.phase = Phase.SETTLING
         ending = Ending(held, move, uncertain)
-        self._endings.appendleft(ending) if type(move) is Requeue else self._endings.append(ending)
+        self._endings.appendleft(ending) if ending.goes_back else self._endings.append(ending)
         self._ring()
 
     def _append(self, ending: Ending) -> None:

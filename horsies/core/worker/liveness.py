@@ -155,7 +155,8 @@ class Heartbeats:
         names = self._children.task_names
         if self._known is None or self._known.names is not names:
             self._known = Known(names, hash_of(names))
-        return Code(self._plan.team(self._known.names_hash, self._children.hook_events), self._known)
+        team = self._plan.team(self._known.names_hash, self._children.hook_events)
+        return Code(team, self._known, self._children.catalogue)
 
     async def unregister(self) -> None:
         """Delete the worker's row (W-53), if it has one."""

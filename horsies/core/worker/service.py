@@ -51,16 +51,16 @@ log = logging.getLogger("horsies.worker")
 class Worker:
     """One worker process. `run` returns its exit code: 0 after a clean end, 1 if it interrupted tasks or gave up."""
 
-    def __init__(self, app: Horsies, config: WorkerConfig | None = None) -> None:
+    def __init__(
+        self, app: Horsies, config: WorkerConfig | None = None, on_ready: Callable[[], None] = lambda: None
+    ) -> None:
         self.plan = Plan.of(app, config or WorkerConfig())
         self.me = identify()
-        self._stop = asyncio.Event()
-        self._force = asyncio.Event()
+        self._stop, self._force, self._on_ready = asyncio.Event(), asyncio.Event(), on_ready
         self._services: set[asyncio.Task[None]] = set()
         self._upgrade: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
-        self._is_cut_off = False
-        self._is_winding_down = self._is_told_to_stop = False
+        self._is_cut_off = self._is_winding_down = self._is_told_to_stop = False
 
     @property
     def worker_id(self) -> str:
@@ -96,6 +96,7 @@ class Worker:
             await self._exposure.open()
             if await self._has_started():
                 self._exposure.serves()
+                self._on_ready()
                 await self._serve(until)
         except (children.ChildBroken, DatabaseGone, HorsiesError) as problem:
             self._failure = self._failure or problem

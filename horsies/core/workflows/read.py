@@ -25,7 +25,15 @@ from horsies.core.models.workflow import registry
 from horsies.core.models.workflow.nodes import TaskNode
 from horsies.core.models.workflow.results import HandleErrorCode, HandleOperationError, HandleResult, WorkflowTaskInfo
 from horsies.core.producer.hub import can_exist
-from horsies.core.producer.waiter import AnyResult, TimedOut, Unreachable, WorkflowEnding, patience_s, read_text
+from horsies.core.producer.waiter import (
+    AnyResult,
+    Interrupted,
+    TimedOut,
+    Unreachable,
+    WorkflowEnding,
+    patience_s,
+    read_text,
+)
 from horsies.core.store import workflow_reads
 from horsies.core.store.workflow_reads import NodeRow, NoSuchWorkflow, StoredNode, WorkflowEnded, WorkflowRow
 from horsies.core.tasks.definition import TaskDefinition
@@ -154,6 +162,9 @@ def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf)
         case TimedOut():
             why = f"workflow {workflow_id} did not end in time; it may still be running"
             return failed(tasks.RetrievalCode.WAIT_TIMEOUT, why)
+        case Interrupted():
+            why = f"this process stops and does not wait for workflow {workflow_id} any longer; the workflow goes on"
+            return failed(tasks.RetrievalCode.WAIT_INTERRUPTED, why)
         case Unreachable(problem):
             return failed(
                 tasks.OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}"

@@ -25,6 +25,7 @@ from horsies.core.workflows.layout import Layout, TreePosition, lay_out, write_l
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
+    from horsies.core.db import Connection
     from horsies.core.models.workflow.spec import WorkflowSpec
 
 OutT = TypeVar("OutT")
@@ -40,10 +41,12 @@ async def start_workflow_async(
     *,
     resend_on_transient_err: bool = False,
     good_until: datetime | None = None,
+    connection: Connection | None = None,
 ) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
-    """Write the workflow with all its nodes and the first tasks, all at once."""
+    """Write the workflow with all its nodes and the first tasks, all at once; with a connection, as a savepoint of the
+    transaction that is open there."""
     made = _prepare(spec, broker, _Call.of(workflow_id, sent_at, good_until))
-    return await made.value.start_async(resend_on_transient_err) if isinstance(made, Ok) else made
+    return await made.value.start_async(resend_on_transient_err, connection) if isinstance(made, Ok) else made
 
 
 start_workflow = run_sync(start_workflow_async)
@@ -60,8 +63,23 @@ class WorkflowStarter:
         self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
     ) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
         """Start it under a new id, or under a given one."""
+        return await self.start_on(None, spec, workflow_id, good_until)
+
+    async def start_on(
+        self,
+        connection: Connection | None,
+        spec: WorkflowSpec[OutT],
+        workflow_id: str | None,
+        good_until: datetime | None,
+    ) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
+        """The same, in the transaction of this connection if there is one."""
         return await start_workflow_async(
-            spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
+            spec,
+            self._broker(),
+            workflow_id,
+            resend_on_transient_err=self._resend,
+            good_until=good_until,
+            connection=connection,
         )
 
     async def retry_async(
@@ -115,8 +133,12 @@ class _Start(Generic[OutT]):
     call: _Call
     layout: Layout
 
-    async def start_async(self, resend: bool) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
-        write = partial(self.broker.bridge.call, self._write)
+    async def start_async(
+        self, resend: bool, connection: Connection | None = None
+    ) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
+        write = partial(self.broker.bridge.call, self._write_alone)
+        if connection is not None:
+            write, resend = partial(self._write, connection), False  # the caller repeats his whole transaction
         with tracing.starting(self.spec.name, self.call.workflow_id) as span:
             self.layout.carry(span.trace)
             return self._told(await tried(write, self._explain, RESEND_PAUSES if resend else ()), span)
@@ -128,11 +150,14 @@ class _Start(Generic[OutT]):
             span.failed(written.error.code)
         return written.map(self._handle)
 
-    async def _write(self) -> None:
+    async def _write_alone(self) -> None:
         async with self.broker.hub.connection() as conn:
-            if await write_layout(conn, self.layout) or self.call.is_retry:
-                return
-            key = await workflow_reads.definition_key(conn, self.call.workflow_id)
+            await self._write(conn)
+
+    async def _write(self, conn: Connection) -> None:
+        if await write_layout(conn, self.layout) or self.call.is_retry:
+            return
+        key = await workflow_reads.definition_key(conn, self.call.workflow_id)
         if key != self.spec.definition_key:
             raise _Refused(f"a workflow {self.call.workflow_id} exists already, with the definition {key!r}")
 

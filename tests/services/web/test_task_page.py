@@ -48,6 +48,14 @@ async def test_m91_m49d_a_task_that_is_due_later_can_be_run_now(
     assert (await task_row(db, task))["retry_count"] == waits.get("retry_count", 0)
 
 
+async def test_m91_x40_a_task_from_sql_says_which_role_has_sent_it(database_url: str, db: Db) -> None:
+    from_sql, from_python = await given_task(db, sent_by="shop<b>"), await given_task(db)
+    async with a_board(database_url) as board:
+        said = (await board.get(f"/tasks/{from_sql}")).text
+        assert "<dt>Sent from SQL by</dt><dd>shop&lt;b&gt;</dd>" in said
+        assert "Sent from SQL" not in (await board.get(f"/tasks/{from_python}")).text
+
+
 async def test_m91_m49d_a_task_that_does_not_wait_for_a_time_is_not_run_now(database_url: str, db: Db) -> None:
     flow = await given_workflow(db, status="PAUSED", started_at="now", paused_at="now")
     held = await given_task(db, workflow_id=flow, is_held=True, **RETRY)

@@ -48,6 +48,19 @@ def test_m80_a_text_is_broken_at_blanks() -> None:
     assert list(lines.broken("0\xa00", 2)) == ["0\xa0", "0"], "only a plain blank may be left out"
 
 
+@pytest.mark.parametrize("letter", ["word ", "x", "\u65e5", "\u0301"])
+def test_m80_a_long_text_is_not_measured_again_for_each_piece(letter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, measured = letter * (50_000 // len(letter)), list[int]()
+
+    def counting(part: str) -> int:
+        measured.append(len(part))
+        return cell_len(part)
+
+    monkeypatch.setattr(lines, "cell_len", counting)
+    assert "".join(lines.broken(text, 40)).replace(" ", "") == text.replace(" ", "")
+    assert sum(measured) < 12 * len(text)
+
+
 def test_m80_ages_and_numbers_are_short() -> None:
     assert [lines.short(seconds) for seconds in (None, 0.2, 59, 61, 7_300, 200_000)] == [
         "", "0 s", "59 s", "1 min", "2 h", "2 d",

@@ -24,9 +24,9 @@ from horsies.core.models.monitoring.tasks import (
 )
 from horsies.core.models.notes import TaskLogLine, TaskProgress
 from horsies.core.models.tasks import TaskAttemptInfo
+from horsies.core.monitoring.masking import FINGERPRINTS, JSON_TEXTS, MASK, PLAIN_TEXTS, Masking
 from horsies.core.types import TaskStatus
 from horsies.web.app import ENDPOINTS
-from horsies.web.masking import FINGERPRINTS, JSON_TEXTS, MASK, PLAIN_TEXTS, Masking
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECRET = "hunter2-and-more"
@@ -34,6 +34,7 @@ SECRET = "hunter2-and-more"
 # Texts that are no payloads: names, ids, codes, states, and our own sentences.
 KNOWN_TEXTS = {
     "task_id", "task_name", "queue_name", "error_code", "worker_id", "worker_hostname", "workflow_id", "next_cursor",
+    "sent_by",
     "claimed_by_worker_id", "worker_process_name", "name", "definition_key", "parent_workflow_id",
     "root_workflow_id", "node_id", "node_type", "sub_workflow_id", "join_type", "on_error", "sub_workflow_key", "value",
     "code", "hostname", "last_task_id", "config_hash", "server_version", "notify", "queue", "subject", "rerun_of",

@@ -154,6 +154,7 @@ class TaskDetail:
     start_failures: int
     workflow_id: str | None
     idempotency_key: str | None
+    sent_by: str | None  # the role that has called horsies_send; None for sends of Python
     attempts: tuple[tasks.TaskAttemptInfo, ...] = ()
     progress: TaskProgress | None = None
 

@@ -1,6 +1,8 @@
 -- The functions beside that of the triggers for new and moved tasks (task_changes.sql): how idle workers are woken, what is
 -- counted and deleted with tasks, what stays known of workers, the end of workflows, and live monitoring, which notifies only
--- while a monitor has said that it listens. The notify modes replace some of these functions.
+-- while a monitor has said that it listens. The notify modes replace some of these functions. Names of ours get their schema when
+-- they are installed (schema/functions.py): the functions that run with the rights of their owner find nothing but pg_catalog. Where
+-- one calls another of ours, arguments have its exact types: somebody's own function of the same name cannot fit better.
 
 -- Wakes idle workers that serve this queue, each on a channel of its own (D-61); no more of them than `most`, the one first
 -- whose mark is the newest, and `giver` only if there is no other. A worker whose session has ended is passed over: its
@@ -38,7 +40,7 @@ $$ LANGUAGE plpgsql;
 CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text)
 RETURNS void AS $$
 BEGIN
-    PERFORM horsies_ring(queue, task_id, NULL);
+    PERFORM horsies_ring(queue, task_id, NULL::text);
 END;
 $$ LANGUAGE plpgsql;
 
@@ -56,7 +58,7 @@ END;
 $$ LANGUAGE plpgsql;
 
 -- A task that is deleted while it is in flight, by hand, is in flight no more (D-56). After TRUNCATE, which names no rows,
--- nothing is counted until the next claim under a cap. The progress and the logs of a task go with it (D-22, D-23); this is
+-- nothing is counted until the next claim under a cap. The progress, the logs and the early row of a task go with it; this is
 -- not a function of its own, because a call costs more than what it does where there are none.
 CREATE OR REPLACE FUNCTION horsies_count_deleted_tasks()
 RETURNS trigger AS $$
@@ -66,11 +68,15 @@ BEGIN
         DELETE FROM horsies_load_moves;
         DELETE FROM horsies_task_progress;
         DELETE FROM horsies_task_logs;
+        DELETE FROM horsies_early_tasks;
         RETURN NULL;
     END IF;
     IF (SELECT TRUE FROM horsies_task_progress LIMIT 1) OR (SELECT TRUE FROM horsies_task_logs LIMIT 1) THEN
         DELETE FROM horsies_task_progress WHERE task_id = ANY(ARRAY(SELECT id FROM old_rows));
         DELETE FROM horsies_task_logs WHERE task_id = ANY(ARRAY(SELECT id FROM old_rows));
+    END IF;
+    IF (SELECT TRUE FROM horsies_early_tasks LIMIT 1) THEN
+        DELETE FROM horsies_early_tasks WHERE task_id = ANY(ARRAY(SELECT id FROM old_rows));
     END IF;
     IF (SELECT TRUE FROM horsies_load ORDER BY queue_name DESC, number DESC LIMIT 1) THEN
         INSERT INTO horsies_load_moves (queue_name, xid, held, running)
@@ -200,6 +206,7 @@ $$ LANGUAGE plpgsql IMMUTABLE;
 -- compares here, so that a role that may send can repeat a send without a right to read what others have sent (O-20).
 -- A send that may reuse its key takes it from a task that ended without success, and then finds nothing in its way. Two such
 -- sends wait for each other at the row, and the second finds the task that the first has written.
+-- What an early task will get is not known yet (D-59c): only its arguments tell it from another send.
 -- Every operand has the exact type of its operator: another one, which somebody might define, cannot fit better.
 CREATE OR REPLACE FUNCTION horsies_find_sent(sends json)
 RETURNS TABLE (place int, same_id boolean, task_id text, same_payload boolean, differing text) AS $$
@@ -209,7 +216,8 @@ DECLARE
     role text := current_setting('role'::text);
     caller name := CASE WHEN role = 'none'::text THEN session_user ELSE role::name END;
 BEGIN
-    IF NOT has_any_column_privilege(caller, 'horsies_tasks'::text, 'INSERT'::text) THEN
+    IF NOT has_any_column_privilege(
+        caller, (SELECT y.typrelid FROM pg_type y WHERE y.oid = pg_typeof(NULL::horsies_tasks)::oid), 'INSERT'::text) THEN
         RAISE insufficient_privilege USING MESSAGE = 'permission denied for table horsies_tasks';
     END IF;
     IF EXISTS (SELECT FROM json_to_recordset(sends) AS w(reuse boolean) WHERE w.reuse) THEN
@@ -226,20 +234,20 @@ BEGIN
     RETURN QUERY
     SELECT f.place, f.same_id, f.id, f.sent_sha IS NOT DISTINCT FROM f.enqueue_sha,
         CASE WHEN NOT f.same_id THEN rtrim(
-            CASE WHEN f.sent_queue <> f.queue_name THEN 'queue,'::text ELSE ''::text END
-            || CASE WHEN f.sent_priority <> f.priority THEN 'priority,'::text ELSE ''::text END
+            CASE WHEN f.sent_queue <> f.queue_name AND NOT f.is_early THEN 'queue,'::text ELSE ''::text END
+            || CASE WHEN f.sent_priority <> f.priority AND NOT f.is_early THEN 'priority,'::text ELSE ''::text END
             || CASE WHEN horsies_same_json(f.sent_args, f.args, '[]'::text, NULL::text)
                      AND horsies_same_json(f.sent_kwargs, f.kwargs, '{}'::text, NULL::text)
                THEN ''::text ELSE 'arguments,'::text END
-            || CASE WHEN horsies_same_json(f.sent_options, f.task_options, '{}'::text, 'trace'::text)
+            || CASE WHEN f.is_early OR horsies_same_json(f.sent_options, f.task_options, '{}'::text, 'trace'::text)
                THEN ''::text ELSE 'options,'::text END
-            || CASE WHEN horsies_same_json(f.sent_flags, f.flags::text, '{}'::text, NULL::text)
+            || CASE WHEN f.is_early OR horsies_same_json(f.sent_flags, f.flags::text, '{}'::text, NULL::text)
                THEN ''::text ELSE 'flags,'::text END,
             ','::text) END
     FROM (
         SELECT DISTINCT ON (w.place) w.place, w.id = t.id::text AS same_id, t.id::text AS id,
             t.enqueue_sha::text AS enqueue_sha, t.queue_name::text AS queue_name, t.priority, t.args, t.kwargs,
-            t.task_options, t.flags, w.sent_sha, w.sent_queue, w.sent_priority, w.sent_args, w.sent_kwargs, w.sent_options,
+            t.task_options, t.flags, t.queue_name::text = '(early)'::text AS is_early, w.sent_sha, w.sent_queue, w.sent_priority, w.sent_args, w.sent_kwargs, w.sent_options,
             w.sent_flags
         FROM json_to_recordset(sends) AS w(place int, id text, task_name text, idempotency_key text, sent_sha text,
             sent_queue text, sent_priority int, sent_args text, sent_kwargs text, sent_options text, sent_flags text)

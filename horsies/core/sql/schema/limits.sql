@@ -41,6 +41,11 @@ ALTER TABLE horsies_tasks ADD CONSTRAINT horsies_tasks_limits_check CHECK (
     AND GREATEST(retry_count, max_retries, claim_seq, start_failures) <= 1000000000
 ) NOT VALID;
 
+ALTER TABLE horsies_task_defaults ADD CONSTRAINT horsies_task_defaults_limits_check CHECK (
+    published_at >= '0001-01-01Z'
+    AND published_at < '10000-01-01Z'
+) NOT VALID;
+
 ALTER TABLE horsies_task_logs ADD CONSTRAINT horsies_task_logs_limits_check CHECK (
     written_at >= '0001-01-01Z'
     AND written_at < '10000-01-01Z'

@@ -5,6 +5,6 @@ RETURNS void AS $$
 BEGIN
     PERFORM pg_notify('task_new', task_id);
     PERFORM pg_notify('task_queue_' || queue, task_id);
-    PERFORM horsies_wake_workers(queue, 1, giver, task_id);
+    PERFORM horsies_wake_workers(queue, 1::bigint, giver, task_id);
 END;
 $$ LANGUAGE plpgsql;

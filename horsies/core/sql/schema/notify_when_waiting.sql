@@ -4,6 +4,6 @@
 CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text, giver text)
 RETURNS void AS $$
 BEGIN
-    PERFORM horsies_ring_for_queue(queue, 1, task_id, giver);
+    PERFORM horsies_ring_for_queue(queue, 1::bigint, task_id, giver);
 END;
 $$ LANGUAGE plpgsql;

@@ -32,12 +32,12 @@ BEGIN
         END IF;
         --{ always
         IF is_worker_idle THEN
-            PERFORM horsies_wake_workers(n.queue_name, count(*), NULL, min(n.id))
+            PERFORM horsies_wake_workers(n.queue_name::text, count(*), NULL::text, min(n.id::text))
             FROM new_rows n WHERE n.status = 'PENDING' GROUP BY n.queue_name;
         END IF;
         --}
         --{ when_waiting
-        PERFORM horsies_ring_for_queue(n.queue_name, count(*), min(n.id), NULL)
+        PERFORM horsies_ring_for_queue(n.queue_name::text, count(*), min(n.id::text), NULL::text)
         FROM new_rows n WHERE n.status = 'PENDING' GROUP BY n.queue_name;
         --}
         RETURN NULL;

@@ -1,5 +1,6 @@
-"""What a dashboard does not show (M-93). Arguments, results, options and error texts of an answer are hidden
-altogether, or masked: by the names of arguments and fields, or by a function of the user.
+"""What is not shown to those who look from outside (M-93): people at the dashboard, and coding agents (X-41).
+Arguments, results, options and error texts of an answer are hidden altogether, or masked: by the names of arguments
+and fields, or by a function of the user.
 
 Pure. It walks through the values of an answer and knows payloads by the names of their fields, so that it also finds
 them in answers that it has never heard of. When in doubt it hides: a text that is no JSON, positional arguments whose
@@ -14,11 +15,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
+from horsies.core.errors import HorsiesError
 from horsies.core.models.monitoring.cluster import ScheduleStateInfo
 from horsies.core.models.notes import TaskLogLine, TaskProgress
-from horsies.web.config import MaskFunction
 
 T = TypeVar("T")
+# Called with the name of the task (None if it is not known), the field (`kwargs`, `result`, …) and its value; returns
+# what is shown instead.
+MaskFunction: TypeAlias = Callable[[str | None, str, Any], Any]
 PositionalNames: TypeAlias = Callable[[str], Sequence[str] | None]
 
 MASK = "***"
@@ -46,6 +50,23 @@ _SHORTEST_SECRET = 4
 def unknown_names(task_name: str) -> Sequence[str] | None:
     """Without an app nobody knows what positional arguments are called."""
     return None
+
+
+def names_known_to(tasks: Mapping[str, Any]) -> PositionalNames:
+    """What the positional arguments of these tasks of an app are called. Arguments of an older signature may be others,
+    so those of a task that accepts them have no names."""
+
+    def names(task_name: str) -> Sequence[str] | None:
+        task = tasks.get(task_name)
+        if task is None or task.accepts:
+            return unknown_names(task_name)
+        try:
+            known: Sequence[str] = task.codec.signature.positional
+        except HorsiesError:  # an annotation that cannot be resolved
+            return None
+        return known
+
+    return names
 
 
 @dataclass(frozen=True, slots=True)

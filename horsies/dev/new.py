@@ -1,0 +1,152 @@
+"""A new project from a template (X-32): which name its package gets, what is refused, and its files. Templates are
+files of this package that end in `.in`; `@name@` and `@package@` in their texts and names are replaced.
+"""
+
+import importlib.util
+import keyword
+import re
+import sys
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+
+from horsies.core.errors import ConfigurationError, ErrorCode
+
+TEMPLATES = Path(__file__).with_name("templates")
+SUFFIX = ".in"
+# Names that the project itself needs, or that its frameworks have: they may not be installed yet.
+TAKEN = frozenset({"conftest", "horsies", "manage", "pytest", "tests"}) | frozenset(
+    {"django", "fastapi", "flask", "psycopg", "pydantic", "sqlalchemy", "starlette", "uvicorn"}
+)
+MAY_BE_THERE = frozenset({".git"})
+
+
+class Template(StrEnum):
+    """What a project is made for."""
+
+    MINIMAL = "minimal"
+    FASTAPI = "fastapi"
+    DJANGO = "django"
+
+
+EXTRA = ("watchfiles", "starlette", "uvicorn", "jinja2")  # some of what the extra `dev` brings
+# What horsies does not bring; `pip install` knows them by the same names.
+NEEDS = {
+    Template.MINIMAL: (),
+    Template.FASTAPI: ("fastapi", "httpx2", "sqlalchemy"),
+    Template.DJANGO: ("django",),
+}
+
+
+def create(directory: Path, template: Template) -> list[Path]:
+    """Write the project; return its files. Nothing is left behind if it fails."""
+    target = directory.absolute()
+    package = package_of(target.resolve().name, target)
+    name = project_name_of(target.resolve().name)
+    refuse_used(target)
+    written: list[Path] = []
+    made = [folder for folder in (target, *target.parents) if not folder.exists()]
+    try:
+        for source, relative in files_of(template):
+            file = target / filled(relative, name, package)
+            made += [folder for folder in (file.parent, *file.parent.parents) if not folder.exists()]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("x", encoding="utf-8") as opened:
+                written.append(file)
+                opened.write(filled(source.read_text(encoding="utf-8"), name, package))
+    except OSError as problem:
+        _remove(written, made)
+        raise _refused(f"the project cannot be written to {directory}: {problem.strerror}") from None
+    except BaseException:
+        _remove(written, made)
+        raise
+    return written
+
+
+def files_of(template: Template) -> list[tuple[Path, str]]:
+    """The files of a template, each with the path that it gets."""
+    root = TEMPLATES / template.value
+    sources = sorted(path for path in root.rglob(f"*{SUFFIX}") if path.is_file())
+    return [(source, _dotted(source.relative_to(root).as_posix().removesuffix(SUFFIX))) for source in sources]
+
+
+def filled(text: str, name: str, package: str) -> str:
+    return text.replace("@name@", name).replace("@package@", package)
+
+
+def package_of(name: str, target: Path | None = None) -> str:
+    """The package of a project of this name: `my-shop` is `my_shop`. Names that cannot be imported, or that would hide
+    another module, are refused."""
+    package = re.sub(r"[-. ]+", "_", name).lower()
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", package):
+        raise _refused(f"{name!r} cannot be the name of a Python package", "letters, digits and -, such as my-shop")
+    if keyword.iskeyword(package) or keyword.issoftkeyword(package):
+        raise _refused(f"{package!r} is a word of Python itself", _another(package))
+    if package in sys.stdlib_module_names or package in TAKEN or _is_installed(package, target):
+        raise _refused(f"a package {package!r} would hide the module of that name", _another(package))
+    return package
+
+
+def project_name_of(name: str) -> str:
+    """The name in pyproject.toml, which may have no blanks."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-._")
+
+
+def missing_for(template: Template) -> list[str]:
+    """The packages that the project also needs, and that are not installed here."""
+    return [package for package in (*NEEDS[template], "pytest") if not _is_there(package)]
+
+
+def is_extra_missing() -> bool:
+    """Whether `horsies dev` would refuse to start here."""
+    return not all(_is_there(package) for package in EXTRA)
+
+
+def _is_there(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def refuse_used(target: Path) -> None:
+    """A project is written into a new or an empty directory; a repository that was just made counts as empty."""
+    if target.is_dir():
+        try:
+            found = sorted(path.name for path in target.iterdir() if path.name not in MAY_BE_THERE)
+        except OSError as problem:
+            raise _refused(f"{target} cannot be read: {problem.strerror}") from None
+        if found:
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            raise _refused(f"{target} is not empty: it contains {found[0]}{more}", "name a new directory")
+    elif target.exists() or target.is_symlink():
+        raise _refused(f"{target} is not a directory", "name a new directory")
+
+
+def _is_installed(package: str, target: Path | None) -> bool:
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError, AttributeError):
+        return False
+    if spec is None or spec.origin is None:  # a folder of this name is no module
+        return False
+    return target is None or not Path(spec.origin).resolve().is_relative_to(target.resolve())
+
+
+def _dotted(path: str) -> str:
+    """Files with a dot in front are easily left out of packages, so templates have none."""
+    return ".gitignore" if path == "gitignore" else path
+
+
+def _another(package: str) -> str:
+    return f"another name, such as my-{package.replace('_', '-')}"
+
+
+def _remove(files: list[Path], folders: list[Path]) -> None:
+    for file in files:
+        with suppress(OSError):
+            file.unlink()
+    for folder in sorted(set(folders), key=lambda one: -len(one.parts)):
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _refused(message: str, hint: str | None = None) -> ConfigurationError:
+    return ConfigurationError(message, code=ErrorCode.CLI_INVALID_ARGS, help_text=hint)
