@@ -111,9 +111,13 @@ class TuiApp(App[None]):
         await self.feed.close()
 
     def draw(self) -> None:
-        """Draw what is in front."""
+        """Draw what is in front. While the application ends there may be nothing left to draw it on."""
         self._is_stale = False
+        if not self.is_running:
+            return
         desk, view, rows = self.desk, self.desk.view, self.query_one(RowList)
+        if rows.is_ahead:
+            self._remember()
         width, now = self.size.width, desk.clock.now()
         titles = [tab.title for tab in desk.tabs]
         self._show("tabs", [view_edges.tab_bar(titles, desk.tab, desk.overview.alerts(), now, width)])
@@ -146,9 +150,11 @@ class TuiApp(App[None]):
         self.query_one(f"#{name}", LinesWidget).show(lines)
 
     def _remember(self) -> None:
-        """The view keeps its cursor, also while another one is in front."""
-        row = self.query_one(RowList).row
-        self.desk.view.selected = None if row is None else row.key
+        """The view that is shown keeps its cursor, also while another one is in front."""
+        rows = self.query_one(RowList)
+        rows.is_ahead = False
+        if self._shown is not None:
+            self._shown.selected = None if rows.row is None else rows.row.key
 
     def _changed(self) -> None:
         self._is_stale = True

@@ -64,7 +64,8 @@ class LinesWidget(Widget):
 
 
 class RowList(ScrollView, can_focus=True):
-    """Rows with a cursor on one of those that can be selected. Where there is none, the keys scroll."""
+    """Rows with a cursor on one of those that can be selected. Where there is none, the keys scroll. `is_ahead`: a key
+    has moved the cursor, and nobody has taken note of it yet."""
 
     COMPONENT_CLASSES = _CLASSES
     DEFAULT_CSS = """
@@ -105,6 +106,7 @@ class RowList(ScrollView, can_focus=True):
         super().__init__(id=id)
         self.rows: Sequence[ListRow] = ()
         self.cursor: int | None = None
+        self.is_ahead = False
 
     @property
     def row(self) -> ListRow | None:
@@ -188,6 +190,7 @@ class RowList(ScrollView, can_focus=True):
         if place == self.cursor:
             return
         self.cursor = place
+        self.is_ahead = True
         self._reveal()
         self.refresh()
         self.post_message(self.Moved())

@@ -101,3 +101,13 @@ async def test_m80_no_query_is_left_when_it_ends(database_url: str, db: AsyncCon
         assert [task.get_name() for task in asyncio.all_tasks() if "tui" in task.get_name()] == []
         line.mend()
         await broker.close_async()
+
+
+async def test_m81_an_answer_that_comes_while_it_ends_is_not_drawn(database_url: str) -> None:
+    """Its rows are gone before its timers are: a draw in between ended the program with a traceback."""
+    broker = PostgresBroker(PostgresConfig(database_url=database_url))
+    broker.only_look()
+    async with watching(broker) as viewer:
+        await viewer.sees("Workflows")
+    viewer.app.draw()
+    await broker.close_async()

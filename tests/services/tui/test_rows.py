@@ -198,6 +198,18 @@ async def test_m80_many_rows_are_read_by_pages(viewer: Viewer, db: AsyncConnecti
     await viewer.sees("many301 ")
 
 
+async def test_m81_a_draw_between_a_key_and_its_message_does_not_undo_the_key(
+    viewer: Viewer, db: AsyncConnection
+) -> None:
+    for number in range(5):
+        await given_task(db, queue_name=f"queue{number}")
+    await viewer.sees("queue0", "queue4")
+    await viewer.press("home")
+    viewer.list.action_end(1)
+    viewer.app.draw()
+    await viewer.sees("> queue4")
+
+
 async def test_m81_page_down_at_the_end_of_a_page_turns_it(viewer: Viewer, db: AsyncConnection) -> None:
     await db.execute(
         "INSERT INTO horsies_tasks (id, task_name, status, completed_at, claimed_by_worker_id)"
