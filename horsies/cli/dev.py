@@ -9,6 +9,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -19,10 +20,10 @@ from horsies.cli.options import LogLevel, modules, parse_names
 from horsies.core import discovery
 from horsies.core.logs import wants_color
 from horsies.core.worker.config import MOST_CHILDREN
+from horsies.dev import ports
 from horsies.dev import project as projects
 
 PORT = 8600
-LOOPBACK = "127.0.0.1"
 WEB_PACKAGES = ("starlette", "jinja2", "uvicorn")
 
 
@@ -69,16 +70,16 @@ def dev(
     worker = ["--scheduler-if-any", "--processes", str(processes), "--loglevel", loglevel.value]
     if names := parse_names(queues):
         worker += ["--queues", ",".join(names)]
-    web = None if no_web else ("--port", str(_port(port)), "--enable-actions")
     given = [*(reload_dir or ()), *map(Path, project.reload_dirs)]
     programs = [_words(text, "--run") for text in [*project.run, *(run or ())]]
-    return _run(project, tuple(worker), web, programs, given)
+    with nullcontext() if no_web else _port(port) as web:
+        return _run(project, tuple(worker), web, programs, given)
 
 
 def _run(
     project: projects.DevProject,
     worker: tuple[str, ...],
-    web: tuple[str, ...] | None,
+    web: socket.socket | None,
     programs: list[tuple[str, ...]],
     directories: list[Path],
 ) -> int:
@@ -131,17 +132,14 @@ def _refuse_second(directory: Path) -> None:
         ) from None
 
 
-def _port(wanted: int | None) -> int:
-    """A port that is free at the moment."""
-    for port in (PORT, 0) if wanted is None else (wanted,):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((LOOPBACK, port))
-                return int(probe.getsockname()[1])
-            except OSError as problem:
-                why = problem.strerror
-    raise output.usage_error(f"cannot listen on {LOOPBACK}:{wanted}: {why}", "--port names another one, 0: any")
+def _port(wanted: int | None) -> socket.socket:
+    try:
+        return ports.held((PORT, 0) if wanted is None else (wanted,))
+    except OSError as problem:
+        raise output.usage_error(
+            f"cannot listen on {ports.LOOPBACK}:{wanted or PORT}: {problem.strerror}",
+            "--port names another one, 0: any",
+        ) from None
 
 
 def _words(text: str, where: str) -> tuple[str, ...]:

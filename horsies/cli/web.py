@@ -40,6 +40,7 @@ class WebOptions:
     hide_payloads: bool
     session_database_url: str | None
     is_pooled: bool
+    listening_on: int | None
 
 
 def web(
@@ -85,6 +86,9 @@ def web(
     pgbouncer_transaction_mode: Annotated[
         bool, typer.Option("--pgbouncer-transaction-mode", help="The database is behind a transaction pooler.")
     ] = False,
+    listening_on: Annotated[
+        int | None, typer.Option(hidden=True, help="A socket that listens already (horsies dev, horsies demo).")
+    ] = None,
     database_url: options.DatabaseUrl = None,
 ) -> int:
     """Serve the dashboard: tasks, workflows, workers, queues and schedules in a browser, and as JSON below /api.
@@ -106,6 +110,7 @@ def web(
         hide_payloads=hide_payloads,
         session_database_url=session_database_url,
         is_pooled=pgbouncer_transaction_mode,
+        listening_on=listening_on,
     )
     refuse_without_extra()
     from horsies.cli import web_server

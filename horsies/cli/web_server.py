@@ -22,12 +22,13 @@ from horsies.web.config import LOOPBACK_NAMES
 
 def run(options: WebOptions) -> int:
     """Serve until a signal comes. Mistakes are found before anything is opened."""
-    addresses = server.addresses_of(options.host)
+    given = None if options.listening_on is None else server.inherited(options.listening_on)
+    addresses = server.addresses_of(options.host) if given is None else [server.address_of(given)]
     _refuse_open_door(options, is_private=server.are_loopback(addresses))
     policy = _policy(options)
     app = create_monitoring_app(_source(options), auth_policy=policy, config=config_of(options))
     logs.configure()
-    sockets = server.listen(options.host, addresses, options.port)
+    sockets = server.listen(options.host, addresses, options.port) if given is None else [given]
     url = server.url_of(options.host, sockets)
     asyncio.run(server.serve(app, sockets, lambda: output.say(f"dashboard: {url}")))
     return 0

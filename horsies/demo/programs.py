@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,11 +16,12 @@ TAIL_LINES = 30
 
 
 class Program:
-    """Starts on request and ends with the context. Its output goes to a file."""
+    """Starts on request and ends with the context. Its output goes to a file. It has the open files `keeps` too."""
 
-    def __init__(self, log: Path, *words: str) -> None:
+    def __init__(self, log: Path, *words: str, keeps: Sequence[int] = ()) -> None:
         self._log = log
         self._words = words
+        self._keeps = tuple(keeps)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -34,6 +36,7 @@ class Program:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the demo, which stops it itself
+                pass_fds=self._keeps,
                 preexec_fn=partial(die_with_parent, os.getpid()),
             )
 

@@ -20,6 +20,7 @@ from typing import TypeAlias
 from horsies.core.errors import HorsiesError
 from horsies.demo import shop
 from horsies.demo.programs import Program
+from horsies.dev import ports
 
 APP = "horsies.demo.shop:app"
 FIRST_PORT, PORTS_TRIED = 8600, 100
@@ -37,8 +38,8 @@ Sending: TypeAlias = Callable[[int], Awaitable[object]]
 
 async def run(announce: Callable[[str], None]) -> None:
     """Until SIGINT or SIGTERM. `announce` gets the address of the dashboard. `HorsiesError` if a process has ended."""
-    with tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory, _told_to_stop() as stop:
-        async with _running(_programs(Path(directory), free_port())) as programs, _busy():
+    with tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory, _told_to_stop() as stop, a_port() as port:
+        async with _running(_programs(Path(directory), port)) as programs, _busy():
             is_announced = False
             async for _ in _looks(programs, stop):
                 if not is_announced and (found := ADDRESS.search(programs[-1].said())):
@@ -46,29 +47,25 @@ async def run(announce: Callable[[str], None]) -> None:
                     is_announced = True
 
 
-def free_port(first: int = FIRST_PORT) -> int:
-    """The first port from here on that nobody uses; any port (0) if all that are tried are taken."""
-    for port in range(first, first + PORTS_TRIED):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
-    return 0
+def a_port(first: int = FIRST_PORT) -> socket.socket:
+    """The first port from here on that nobody uses; any if all that are tried are taken."""
+    return ports.held((*range(first, first + PORTS_TRIED), 0))
 
 
-def _programs(directory: Path, port: int) -> list[Program]:
+def _programs(directory: Path, port: socket.socket) -> list[Program]:
     """Two workers, which leave one queue to nobody, the scheduler and, at the end, the dashboard."""
 
-    def program(name: str, *words: str) -> Program:
-        return Program(directory / f"{name}.log", *words)
+    def program(name: str, *words: str, keeps: Sequence[int] = ()) -> Program:
+        return Program(directory / f"{name}.log", *words, keeps=keeps)
 
     quick = ("--queues", f"{shop.ORDERS},{shop.MAIL}", "--processes", "2", "--shutdown-grace", GRACE)
     slow = ("--queues", shop.IMAGES, "--processes", "2", "--shutdown-grace", GRACE)
+    listening = ("--listening-on", str(port.fileno()))
     return [
         program("orders", "worker", APP, *quick),
         program("images", "worker", APP, *slow),
         program("scheduler", "scheduler", APP),
-        program("web", "web", APP, "--port", str(port), "--enable-actions"),
+        program("web", "web", APP, *listening, "--enable-actions", keeps=[port.fileno()]),
     ]
 
 

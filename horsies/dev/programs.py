@@ -20,7 +20,7 @@ KILL = b"k"
 
 
 class TreeProgram:
-    """Starts on request, and can be started again when it has ended."""
+    """Starts on request, and can be started again when it has ended. It has the open files `keeps` too."""
 
     def __init__(
         self,
@@ -31,6 +31,7 @@ class TreeProgram:
         environment: Mapping[str, str],
         on_end: Callable[["TreeProgram", int], None],
         is_ours: bool = False,
+        keeps: Sequence[int] = (),
     ) -> None:
         self.name = name
         self._words = tuple(words)
@@ -38,6 +39,7 @@ class TreeProgram:
         self._environment = dict(environment)
         self._on_end = on_end
         self._is_ours = is_ours
+        self._keeps = tuple(keeps)
         self._process: asyncio.subprocess.Process | None = None
         self._running: asyncio.Task[int] | None = None
         self._is_asked = False
@@ -64,6 +66,7 @@ class TreeProgram:
             stderr=asyncio.subprocess.STDOUT,
             env=self._environment,
             start_new_session=True,  # Ctrl-C is for us
+            pass_fds=self._keeps,
             preexec_fn=partial(die_with_parent, os.getpid()) if self._is_ours else None,
         )
         self._running = asyncio.create_task(self._run(self._process))

@@ -5,6 +5,7 @@ the dashboard. The embedded server ends with this process. A second Ctrl-C ends 
 """
 
 import asyncio
+import socket
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,17 +24,22 @@ OURS = (sys.executable, "-m", "horsies")
 
 @dataclass(frozen=True, slots=True)
 class TreePlan:
-    """What runs: the options of the worker and of the dashboard (None: no dashboard), and the words of each program."""
+    """What runs: the options of the worker, the port of the dashboard (None: no dashboard), and the words of each
+    program."""
 
     module: str
     worker: tuple[str, ...]
-    web: tuple[str, ...] | None
+    web: socket.socket | None
     before: tuple[tuple[str, ...], ...] = ()
     programs: tuple[tuple[str, ...], ...] = ()
 
     def names(self) -> list[str]:
         """The names in the log: ours, then those of `before` and of the programs."""
         return [DEV, WORKER, WEB, *names_of([*self.before, *self.programs], (DEV, WORKER, WEB))]
+
+    def web_words(self) -> tuple[str, ...]:
+        assert self.web is not None
+        return (*OURS, "web", self.module, "--listening-on", str(self.web.fileno()), "--enable-actions")
 
 
 class Tree:
@@ -49,8 +55,7 @@ class Tree:
         words = [*plan.before, *plan.programs]
         made = [make(name, one) for name, one in zip(plan.names()[3:], words, strict=True)]
         self._before, self._programs = made[: len(plan.before)], made[len(plan.before) :]
-        web = None if plan.web is None else (*OURS, "web", plan.module, *plan.web)
-        self._web = None if web is None else make(WEB, web, is_ours=True)
+        self._web = None if plan.web is None else make(WEB, plan.web_words(), is_ours=True, keeps=[plan.web.fileno()])
         self._worker = Generations(
             (*OURS, "worker", plan.module, *plan.worker),
             watcher,

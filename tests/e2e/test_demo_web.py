@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ import httpx
 import psutil
 import pytest
 
-from horsies.demo.steady import FIRST_PORT, free_port
+from horsies.demo.steady import FIRST_PORT, a_port
+from horsies.dev.ports import port_of
 from tests.e2e.test_demo import a_demo
-from tests.support import eventually, eventually_sync
+from tests.support import eventually
 from tests.web_support import INTENT
 
 pytestmark = pytest.mark.e2e
@@ -70,14 +70,6 @@ def address_of(demo: Any) -> str:
         if found := re.match(r"dashboard: (\S+)", line):
             return found[1]
     raise AssertionError(demo.communicate())
-
-
-@contextmanager
-def taken(port: int) -> Iterator[None]:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", port))
-        other.listen()
-        yield
 
 
 @pytest.mark.timeout(180)
@@ -158,8 +150,9 @@ async def test_m96_a_demo_that_is_killed_takes_everything_along(database_url: st
 
 
 def test_m96_a_port_that_is_taken_is_left_alone() -> None:
-    free = free_port(FIRST_PORT + 1_000)
-    assert free_port(free) == free
-    with taken(free):
-        assert free_port(free) > free
-    eventually_sync(lambda: free_port(free) == free)
+    with a_port(FIRST_PORT + 1_000) as first:
+        port = port_of(first)
+        with a_port(port) as second, a_port(port) as third:
+            assert port < port_of(second) < port_of(third)
+    with a_port(port) as again:
+        assert port_of(again) == port

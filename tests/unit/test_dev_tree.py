@@ -17,6 +17,7 @@ import pytest
 from horsies.cli import dev
 from horsies.core.errors import ConfigurationError, HorsiesError
 from horsies.dev import database, lines, project, tree
+from horsies.dev.ports import port_of
 from horsies.dev.programs import TreeProgram
 from horsies.dev.tree import TreePlan
 from tests.support import eventually
@@ -69,10 +70,15 @@ def test_x31_the_port_is_8600_or_any_if_that_is_taken_and_a_wanted_one_is_refuse
     taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert dev.PORT == 8600
-    monkeypatch.setattr(dev, "PORT", dev._port(0))
-    assert dev._port(None) == dev.PORT
+    with dev._port(0) as any_port:
+        free = port_of(any_port)
+    monkeypatch.setattr(dev, "PORT", free)
+    with dev._port(None) as held, dev._port(None) as another:
+        assert port_of(held) == free
+        assert port_of(another) not in (0, free), "the first one is held from the moment it was chosen"
     monkeypatch.setattr(dev, "PORT", taken)
-    assert dev._port(None) not in (0, taken)
+    with dev._port(None) as another:
+        assert port_of(another) not in (0, taken)
     with pytest.raises(HorsiesError, match=f"cannot listen on 127.0.0.1:{taken}"):
         dev._port(taken)
 
@@ -287,11 +293,12 @@ async def test_x31_ctrl_c_ends_the_programs_then_the_worker_then_the_dashboard(m
 
     monkeypatch.setattr(tree, "TreeProgram", Program)
     monkeypatch.setattr(tree, "Generations", Worker)
-    plan = TreePlan("shop:app", (), (), programs=(("serve",),))
-    log = lines.Log(lambda line: None, plan.names(), color=False)
-    everything = tree.Tree(plan, log, None, {})  # type: ignore[arg-type]
-    running = asyncio.create_task(everything.run())
-    await has_started.wait()
-    everything.stop()
-    assert await running == 0
+    with dev._port(0) as port:
+        plan = TreePlan("shop:app", (), port, programs=(("serve",),))
+        log = lines.Log(lambda line: None, plan.names(), color=False)
+        everything = tree.Tree(plan, log, None, {})  # type: ignore[arg-type]
+        running = asyncio.create_task(everything.run())
+        await has_started.wait()
+        everything.stop()
+        assert await running == 0
     assert seen == [f"{name} {what}" for name in ("serve", "worker", "web") for what in ("is told", "has ended")]

@@ -1,0 +1,30 @@
+"""A port for the dashboard that another command starts (X-31, M-96). It is held from the moment it is chosen: nobody
+else can take it before the dashboard listens, or while the dashboard starts again. Who connects meanwhile waits.
+"""
+
+import socket
+from collections.abc import Iterable
+
+LOOPBACK = "127.0.0.1"
+BACKLOG = 128
+
+
+def held(ports: Iterable[int]) -> socket.socket:
+    """It listens on the first of these ports that nobody else uses. `OSError` if there is none."""
+    problem = OSError("no port was named")
+    for port in ports:
+        one = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind((LOOPBACK, port))
+            one.listen(BACKLOG)
+        except OSError as refused:
+            problem = refused
+            one.close()
+        else:
+            return one
+    raise problem
+
+
+def port_of(one: socket.socket) -> int:
+    return int(one.getsockname()[1])
