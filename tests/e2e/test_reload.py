@@ -132,6 +132,21 @@ def test_x30_a_package_from_elsewhere_is_watched_once_the_app_has_imported_it(tm
         assert worker.stop() == 0
 
 
+def test_x30_a_terminal_that_closes_ends_the_worker_as_ctrl_c_does_and_what_runs_is_finished(shop: Shop) -> None:
+    """SIGHUP would kill a program that does not heed it, and the worker with it."""
+    with shop.start(*WORKER) as worker:
+        worker.until_it_says(READY)
+        running = shop.send("shop.wait", "[60]")
+        eventually_sync((shop.directory / "begun").exists, 20)
+        family = below(pid_of(worker))
+        worker.send(signal.SIGHUP)
+        worker.until_it_says("waiting for 1 running task")
+        (shop.directory / "go").touch()
+        assert worker.wait() == 0
+        assert shop.status(running) == "COMPLETED"
+        until_gone(family)
+
+
 @heavy
 def test_x30_with_a_port_for_metrics_the_new_worker_waits_for_the_old_one(shop: Shop) -> None:
     with socket.socket() as probe:

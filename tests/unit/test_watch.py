@@ -12,7 +12,7 @@ import pytest
 
 from horsies import AppConfig, Horsies
 from horsies.cli import dev, reloading
-from horsies.dev import reports, watch
+from horsies.dev import generations, reports, watch
 
 
 def test_x30_the_files_that_matter_are_found_and_what_is_foreign_is_not_even_watched(tmp_path: Path) -> None:
@@ -144,6 +144,25 @@ def test_x30_a_worker_says_where_its_code_is_and_leaves_no_trace_in_the_environm
     said.ready()
     with os.fdopen(reading) as pipe:
         assert pipe.read() == '{"ready": true}\n', "and it is closed"
+
+
+@pytest.mark.parametrize(("most", "is_said"), [(3, False), (2, True)])
+async def test_x30_it_is_said_that_there_are_too_many_directories_to_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, is_said: bool
+) -> None:
+    for module in (watch, generations):
+        monkeypatch.setattr(module, "MOST_DIRECTORIES", most)
+    (tmp_path / "shop/tasks").mkdir(parents=True)
+    for name in ("app.py", "shop/prices.py", "shop/tasks/mail.py"):
+        (tmp_path / name).touch()
+    watcher = watch.Watcher([tmp_path])
+    said: list[str] = []
+    worker = generations.Generations([sys.executable, "-c", ""], watcher, say=said.append, environment=os.environ)
+    worker.stop()
+    await worker.run()
+    note = f"there are more than {most} directories: changes are seen in the first of them only"
+    assert said == ([note] if is_said else [])
+    assert len(watch.look([tmp_path]).files) == most
 
 
 async def first_change(watcher: watch.Watcher) -> list[Path]:
