@@ -15,6 +15,7 @@ from typing import Any
 
 import asyncpg
 import psycopg
+import psycopg_pool
 import pytest
 import sqlalchemy
 from psycopg import AsyncConnection
@@ -452,6 +453,19 @@ async def test_t48_a_connection_of_another_kind_is_refused(add: Add, db: AsyncCo
                 assert why in error.message, error.message
             async_error = (await add.with_options(connection=connection).send_async(1, 2)).unwrap_err()
             assert async_error.code is TaskSendErrorCode.VALIDATION_FAILED, connection
+    assert await count_tasks(db) == 0
+
+
+@pytest.mark.parametrize("kind", ["ConnectionPool", "NullConnectionPool", "AsyncConnectionPool"])
+async def test_x22_a_pool_of_psycopg_is_refused_in_words_that_say_what_to_pass(
+    add: Add, db: AsyncConnection, database_url: str, kind: str
+) -> None:
+    pool: Any = getattr(psycopg_pool, kind)(database_url, open=False)
+    bound = add.with_options(connection=pool)
+    for sent in (bound.send(1, 2), bound.send_many([(1, 2)]), await bound.send_async(1, 2)):
+        error = sent.unwrap_err()
+        assert error.code is TaskSendErrorCode.VALIDATION_FAILED
+        assert f".{kind} is a pool: take a connection from it, and pass that one" in error.message
     assert await count_tasks(db) == 0
 
 
