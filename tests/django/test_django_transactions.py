@@ -182,6 +182,42 @@ def test_x20_a_send_can_use_the_connection_of_another_database(shop: str, other:
     assert (len(sent(shop)), len(sent(other))) == (1, 1)
 
 
+def send_by_command(url: str) -> None:
+    from django.core.management import call_command
+
+    words = ["send", "bookshop.tasks.pay", "--", "--args", '["1", 2]', "--database-url", url]
+    call_command("horsies", *words)
+
+
+def test_x20_a_command_for_another_database_is_in_no_transaction_and_chooses_for_itself_only(
+    shop: str, other: str
+) -> None:
+    from bookshop.tasks import ship
+    from django.db import transaction
+
+    with pytest.raises(RuntimeError), transaction.atomic():
+        send_by_command(other)
+        ship.send(1).unwrap()  # the app is on the project's database again, in the transaction
+        raise RuntimeError
+    assert (sent(shop), sent(other)) == ([], ["bookshop.tasks.pay"])
+    ship.send(2).unwrap()
+    assert (sent(shop), sent(other)) == (["bookshop.tasks.ship"], ["bookshop.tasks.pay"])
+
+
+def test_x20_a_command_that_names_the_database_of_the_project_is_in_its_transaction(shop: str) -> None:
+    from django.db import transaction
+
+    from horsies.contrib.django import app
+
+    url = app.config.broker.database_url.get_secret_value()
+    with pytest.raises(RuntimeError), transaction.atomic():
+        send_by_command(url)
+        raise RuntimeError
+    assert sent(shop) == []
+    send_by_command(url)
+    assert sent(shop) == ["bookshop.tasks.pay"]
+
+
 def test_x20_an_awaited_send_is_where_the_awaited_orm_is(shop: str) -> None:
     """Without a transaction it is committed at once; called from inside of one, it belongs to it."""
     from bookshop.models import Order

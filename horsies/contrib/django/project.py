@@ -77,8 +77,7 @@ class DjangoHorsies(Horsies):
     @property
     def is_on_django(self) -> bool:
         """Whether it uses the database of Django's connection, and not one that a command or a test has chosen."""
-        chosen = self.config.broker
-        return chosen is self._own.broker or chosen.database_url == self._own.broker.database_url
+        return self.config.broker.database_url == self._own.broker.database_url
 
     def get_broker(self) -> PostgresBroker:
         wanted, broker = self.config.broker, self._broker
