@@ -10,6 +10,7 @@ from mcp.shared.exceptions import MCPError
 from psycopg import AsyncConnection
 
 from horsies.core.types.status import TaskStatus
+from horsies.mcp import tools
 from horsies.mcp.acting import ACTING
 from tests.factories import count_tasks, given_node, given_task, given_workflow, task_row
 from tests.mcp.support import an_agent
@@ -122,3 +123,22 @@ async def test_x41_an_action_that_has_begun_is_finished_though_nobody_waits_for_
         await asyncio.wait([asking])
     assert (await task_row(db, task))["status"] == "CANCELLED"
     assert await audited(db) == [("mcp:ada", "task.cancel", [task], "done")]
+
+
+async def test_x41_an_action_that_takes_too_long_is_finished_and_the_agent_is_told_to_look(
+    database_url: str, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools, "LONGEST_CALL_S", 0.2)
+    task = await given_task(db)
+
+    async def is_done() -> bool:
+        return [outcome for *_, outcome in await audited(db)] == ["done"]
+
+    async with an_agent(database_url, enable_actions=True) as agent:
+        async with db.transaction():
+            await db.execute("SELECT 1 FROM horsies_tasks WHERE id = %s FOR UPDATE", [task])
+            words = await agent.refused("cancel_task", task_id=task)
+            assert words.startswith("QUERY_TIMEOUT: ")
+            assert words.endswith("look whether it was done before you try again")
+        await eventually(is_done, what="the action has ended")
+    assert (await task_row(db, task))["status"] == "CANCELLED"

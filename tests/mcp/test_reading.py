@@ -14,12 +14,15 @@ from mcp.shared.exceptions import MCPError
 from psycopg import AsyncConnection
 
 from horsies.core.types.status import TaskStatus
+from horsies.mcp import tools
 from horsies.mcp.acting import ACTING
 from horsies.mcp.protocol import ANSWER, described
 from horsies.mcp.reading import READING
 from horsies.mcp.tailing import TAILING
+from horsies.mcp.tools import MOST_AT_ONCE
 from tests.factories import given_node, given_task, given_worker, given_workflow
 from tests.mcp.support import an_agent
+from tests.support import eventually
 
 FAILED = TaskStatus.FAILED
 NOW = datetime.now(UTC)
@@ -179,6 +182,45 @@ async def test_x41_many_calls_at_once_are_all_answered(database_url: str, db: As
         asked = [one.ask("inspect_task", task_id=task_id) for task_id in ids for one in (agent, another)]
         answers = await asyncio.gather(*asked)
     assert [one["task_id"] for one in answers] == [task_id for task_id in ids for _ in range(2)]
+
+
+async def test_x41_only_so_many_calls_are_at_the_database_and_the_others_wait_in_line(
+    database_url: str, db: AsyncConnection[Any]
+) -> None:
+    held_up = b"SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+
+    async def calls_held_up() -> int:
+        [(count,)] = await (await db.execute(held_up)).fetchall()
+        return int(count)
+
+    async def are_as_many_as_may() -> bool:
+        return await calls_held_up() == MOST_AT_ONCE
+
+    ids = [await given_task(db) for _ in range(MOST_AT_ONCE * 3)]
+    async with an_agent(database_url) as agent, an_agent(database_url) as another:
+        async with db.transaction():
+            await db.execute("LOCK TABLE horsies_tasks")
+            asked = [asyncio.create_task(agent.ask("inspect_task", task_id=task_id)) for task_id in ids]
+            await eventually(are_as_many_as_may, what="calls wait for the table")
+            for _ in ids:  # time for one more, which would come if it might
+                await another.ask("list_schedules")
+            assert await calls_held_up() == MOST_AT_ONCE
+        answers = await asyncio.gather(*asked)
+    assert [one["task_id"] for one in answers] == ids
+
+
+async def test_x41_a_call_that_takes_too_long_is_refused_and_the_next_one_is_answered(
+    database_url: str, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await given_task(db)
+    async with an_agent(database_url) as agent:
+        with monkeypatch.context() as patched:
+            patched.setattr(tools, "LONGEST_CALL_S", 0.2)
+            async with db.transaction():
+                await db.execute("LOCK TABLE horsies_tasks")
+                words = await agent.refused("inspect_task", task_id=task)
+        assert words == "QUERY_TIMEOUT: there was no answer within 0.2 s; try again later"
+        assert (await agent.ask("inspect_task", task_id=task))["task_id"] == task
 
 
 @pytest.mark.parametrize("tool", [*READING, *TAILING, *ACTING], ids=lambda tool: tool.name)
