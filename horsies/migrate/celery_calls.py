@@ -89,6 +89,7 @@ def _arguments(file: File, given: dict[str, ast.expr]) -> list[str]:
         parts += [now(one) for one in args.elts]
     elif args is not None and not is_none(args):
         parts.append(f"*{now(args)}")
+        _report_none(file, "args", args, "*(... or ())")
     if isinstance(kwargs, ast.Dict):
         for key, value in zip(kwargs.keys, kwargs.values, strict=True):
             name = literal(key)
@@ -100,7 +101,26 @@ def _arguments(file: File, given: dict[str, ast.expr]) -> list[str]:
                 parts.append(f"**{{{now(key)}: {now(value)}}}")
     elif kwargs is not None and not is_none(kwargs):
         parts.append(f"**{now(kwargs)}")
+        _report_none(file, "kwargs", kwargs, "**(... or {})")
     return parts
+
+
+def _report_none(file: File, name: str, value: ast.expr, instead: str) -> None:
+    """Celery takes None for no arguments; here it cannot be unpacked."""
+    if _may_be_none(value):
+        what = f"apply_async({name}=...) is unpacked: {file.source.now(value)} must not be None any more"
+        file.differs(value, what, f"{instead}, where it may be None", SENDS)
+
+
+def _may_be_none(value: ast.expr) -> bool:
+    """Whether it takes more than this expression to know that it is not None."""
+    match value:
+        case ast.Tuple() | ast.List() | ast.Dict() | ast.ListComp() | ast.DictComp() | ast.BinOp():
+            return False
+        case ast.BoolOp(op=ast.Or(), values=[*_, last]):
+            return _may_be_none(last)
+        case _:
+            return True
 
 
 def _send_options(project: Project, file: File, given: dict[str, ast.expr], queues: list[str]) -> list[str]:

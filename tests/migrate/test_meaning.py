@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from horsies.migrate.findings import Library
+from horsies.migrate.findings import FindingKind, Library
 from tests.migrate.support import about, converted, converted_alone
 
 HEAD = "from celery import shared_task\nfrom shop.app import app\n\n\n"
@@ -156,6 +156,36 @@ def test_x42_arguments_that_are_no_list_stay(args: str) -> None:
     text, left = by_hand(f"{ADD}add.apply_async(args={args})\n")
     assert f"add.apply_async(args={args})\n" in text
     assert len(left) == 1 and "no list of arguments" in left[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "becomes", "instead"),
+    [
+        ("args=x", "*x", "*(... or ())"),
+        ("x", "*x", "*(... or ())"),
+        ("args=x.get('a')", "*x.get('a')", "*(... or ())"),
+        ("args=x and [1]", "*x and [1]", "*(... or ())"),
+        ("kwargs=x", "**x", "**(... or {})"),
+        ("(), x", "**x", "**(... or {})"),
+    ],
+)
+def test_x42_arguments_that_may_be_none_when_they_are_unpacked_are_said(given: str, becomes: str, instead: str) -> None:
+    text, done = converted(f"{ADD}def g(x):\n    add.apply_async({given})\n")
+    assert f"add.send_or_raise({becomes})\n" in text
+    [said] = [one for one in done.findings if one.path == "shop/tasks.py"]
+    assert said.kind is FindingKind.DIFFERS and "must not be None any more" in said.what
+    assert said.instead.startswith(instead)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "args=[x]", "args=(x,)", "(x,)", "args=None", "args=[*x]", "args=[y for y in x]", "args=[1] + x",
+        "args=x or ()", "kwargs={'a': x}", "kwargs=None", "kwargs={y: 1 for y in x}", "kwargs=x or {}",
+    ],
+)  # fmt: skip
+def test_x42_arguments_that_cannot_be_none_are_not_said(given: str) -> None:
+    assert about(converted(f"{ADD}def g(x):\n    add.apply_async({given})\n")[1]) == []
 
 
 @pytest.mark.parametrize("delay", ["0", "0.2", "1.5", "200000"])
