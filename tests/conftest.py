@@ -15,6 +15,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import uuid
@@ -111,6 +112,19 @@ def _logging_as_it_was() -> Iterator[None]:
     root.setLevel(level)
     for name in ("asyncio", "psycopg"):
         logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+@pytest.fixture(autouse=True)
+def _imports_as_they_were(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A command that is run in this process puts the current directory on the path and imports an app from there. No
+    later test may find either."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    folder = str(tmp_path_factory.getbasetemp())
+    for name in sys.modules.keys() - modules:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(folder):
+            del sys.modules[name]
 
 
 def servers_home() -> Path:

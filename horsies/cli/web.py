@@ -87,7 +87,8 @@ def web(
         bool, typer.Option("--pgbouncer-transaction-mode", help="The database is behind a transaction pooler.")
     ] = False,
     listening_on: Annotated[
-        int | None, typer.Option(hidden=True, help="A socket that listens already (horsies dev, horsies demo).")
+        int | None,
+        typer.Option(min=0, max=65_535, hidden=True, help="A socket that listens already (horsies dev, horsies demo)."),
     ] = None,
     database_url: options.DatabaseUrl = None,
 ) -> int:

@@ -37,12 +37,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "lone_app.py").write_text(APP)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])  # like the console script's: without ''
-    before, current = set(sys.modules), Horsies.current()
+    current = Horsies.current()
     yield tmp_path
     Horsies._current = current
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[name]
 
 
 def module_of(locator: str) -> object:

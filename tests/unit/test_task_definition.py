@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import importlib
 import inspect
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -259,8 +258,6 @@ def test_hrs301_the_same_lines_imported_again_are_no_duplicate(tmp_path, monkeyp
     first = module.app.tasks["t"]
     again = importlib.reload(module)
     assert again.app.list_tasks() == ["t"] and again.app.tasks["t"] is not first
-    for name in ("twice_app", "twice_tasks"):
-        sys.modules.pop(name)
 
 
 def test_t09_the_registry_is_read_only(app: Horsies) -> None:

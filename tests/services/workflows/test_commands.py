@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +52,13 @@ def command(capsys: pytest.CaptureFixture[str], module_url: str, monkeypatch: py
 
 
 @pytest.fixture
-def shop(tmp_path: Path, module_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def shop(tmp_path: Path, module_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The locator of an app with a child workflow."""
     monkeypatch.setenv("SHOP_DATABASE_URL", module_url)
     (tmp_path / "workflow_shop.py").write_text(APP)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    yield "workflow_shop:app"
-    sys.modules.pop("workflow_shop", None)
+    return "workflow_shop:app"
 
 
 async def test_show_prints_a_tree_or_json(tasks: Tasks, hand: Hand, command: Command) -> None:

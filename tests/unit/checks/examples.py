@@ -56,7 +56,6 @@ def answer(example: Example, folder: Path) -> tuple[int, str]:
 @contextlib.contextmanager
 def forgetting_modules() -> Iterator[None]:
     """What is imported meanwhile is forgotten afterwards: the next program has the same name."""
-    sys.modules.pop("shop", None)  # another test's program, which has the same name too
     modules, path = set(sys.modules), list(sys.path)
     importlib.invalidate_caches()
     gc.freeze()  # what is there already stays, so the collection at the end need not look at it

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -31,14 +29,11 @@ def task(app: Horsies) -> Any:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory that can be imported from; its modules are forgotten afterwards."""
-    before = set(sys.modules)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that can be imported from."""
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        sys.modules.pop(name)
+    return tmp_path
 
 
 def codes(app: Horsies) -> list[str]:
