@@ -42,7 +42,8 @@ class Database:
         """The line that tells the person which database is used, without the password."""
         if (path := self.config.embedded_path) is not None:
             return f"database: embedded PostgreSQL in {path.expanduser().resolve()} ({self.said_by})"
-        return f"database: {self.config.display_url()} ({self.said_by})"
+        shown = self.config.display_url().replace("postgresql+psycopg://", "postgresql://", 1)  # as psql takes it too
+        return f"database: {shown} ({self.said_by})"
 
     def opening_sentence(self) -> str:
         """The same line for a command that creates a missing embedded database: the first time takes seconds."""

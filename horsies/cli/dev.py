@@ -23,7 +23,6 @@ from horsies.core.worker.config import MOST_CHILDREN
 from horsies.dev import ports
 from horsies.dev import project as projects
 
-PORT = 8600
 WEB_PACKAGES = ("starlette", "jinja2", "uvicorn")
 
 
@@ -46,7 +45,10 @@ def dev(
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65_535, show_default=f"{PORT}, or any if it is taken", help="The port of the dashboard; 0: any."
+            min=0,
+            max=65_535,
+            show_default=f"the first free one from {ports.FIRST} on",
+            help="The port of the dashboard; 0: any.",
         ),
     ] = None,
     reload_dir: Annotated[
@@ -134,10 +136,10 @@ def _refuse_second(directory: Path) -> None:
 
 def _port(wanted: int | None) -> socket.socket:
     try:
-        return ports.held((PORT, 0) if wanted is None else (wanted,))
+        return ports.first_free() if wanted is None else ports.held([wanted])
     except OSError as problem:
         raise output.usage_error(
-            f"cannot listen on {ports.LOOPBACK}:{wanted or PORT}: {problem.strerror}",
+            f"cannot listen on {ports.LOOPBACK}:{wanted or ports.FIRST}: {problem.strerror}",
             "--port names another one, 0: any",
         ) from None
 

@@ -25,10 +25,10 @@ def new(
     """
     for file in create(directory, template):
         output.write(os.path.relpath(file))
-    missing = [*(['"/path/to/horsies[dev]"'] if is_extra_missing() else ()), *missing_for(template)]
+    missing = [*(["/path/to/horsies[dev]"] if is_extra_missing() else ()), *missing_for(template)]
     steps = [
         f"cd {shlex.quote(str(directory))}",
-        *([f"pip install {' '.join(missing)}"] if missing else ()),
+        *([f"pip install {shlex.join(missing)}"] if missing else ()),
         "horsies dev",
     ]
     output.say(f"next: {' && '.join(steps)} (README.md says more)")

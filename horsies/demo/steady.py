@@ -20,10 +20,9 @@ from typing import TypeAlias
 from horsies.core.errors import HorsiesError
 from horsies.demo import shop
 from horsies.demo.programs import Program
-from horsies.dev import ports
+from horsies.dev.ports import first_free
 
 APP = "horsies.demo.shop:app"
-FIRST_PORT, PORTS_TRIED = 8600, 100
 GRACE = "2s"
 STOP_SECONDS = 15.0
 WATCH_SECONDS = 0.2
@@ -38,18 +37,17 @@ Sending: TypeAlias = Callable[[int], Awaitable[object]]
 
 async def run(announce: Callable[[str], None]) -> None:
     """Until SIGINT or SIGTERM. `announce` gets the address of the dashboard. `HorsiesError` if a process has ended."""
-    with tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory, _told_to_stop() as stop, a_port() as port:
+    with (
+        tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
+        _told_to_stop() as stop,
+        first_free() as port,
+    ):
         async with _running(_programs(Path(directory), port)) as programs, _busy():
             is_announced = False
             async for _ in _looks(programs, stop):
                 if not is_announced and (found := ADDRESS.search(programs[-1].said())):
                     announce(found[1])
                     is_announced = True
-
-
-def a_port(first: int = FIRST_PORT) -> socket.socket:
-    """The first port from here on that nobody uses; any if all that are tried are taken."""
-    return ports.held((*range(first, first + PORTS_TRIED), 0))
 
 
 def _programs(directory: Path, port: socket.socket) -> list[Program]:

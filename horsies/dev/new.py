@@ -30,12 +30,13 @@ class Template(StrEnum):
 
 
 EXTRA = ("watchfiles", "starlette", "uvicorn", "jinja2")  # some of what the extra `dev` brings
-# What horsies does not bring; `pip install` knows them by the same names.
+# What horsies does not bring; `pip install` knows them by the same names, but for one.
 NEEDS = {
     Template.MINIMAL: (),
-    Template.FASTAPI: ("fastapi", "httpx2", "sqlalchemy"),
+    Template.FASTAPI: ("fastapi", "httpx2", "greenlet"),
     Template.DJANGO: ("django",),
 }
+BROUGHT_BY = {"greenlet": "sqlalchemy[asyncio]"}  # horsies brings SQLAlchemy without it
 
 
 def create(directory: Path, template: Template) -> list[Path]:
@@ -93,8 +94,8 @@ def project_name_of(name: str) -> str:
 
 
 def missing_for(template: Template) -> list[str]:
-    """The packages that the project also needs, and that are not installed here."""
-    return [package for package in (*NEEDS[template], "pytest") if not _is_there(package)]
+    """What to install because the project also needs it, and it is not here."""
+    return [BROUGHT_BY.get(package, package) for package in (*NEEDS[template], "pytest") if not _is_there(package)]
 
 
 def is_extra_missing() -> bool:

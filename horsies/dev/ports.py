@@ -6,7 +6,13 @@ import socket
 from collections.abc import Iterable
 
 LOOPBACK = "127.0.0.1"
+FIRST, TRIED = 8600, 100
 BACKLOG = 128
+
+
+def first_free(first: int = FIRST) -> socket.socket:
+    """It listens on the first port from here on that nobody else uses; on any if all that are tried are taken."""
+    return held((*range(first, first + TRIED), 0))
 
 
 def held(ports: Iterable[int]) -> socket.socket:

@@ -53,6 +53,12 @@ def session_of(name: str, **facts: Any) -> dict[str, str]:
     return {settings.SESSION_COOKIE_NAME: client.cookies[settings.SESSION_COOKIE_NAME].value}
 
 
+def test_x20_without_the_extra_web_it_says_what_to_install(shop: str, started: Callable[..., Popen[str]]) -> None:
+    site = started(shop, "-c", "import sys; sys.modules['starlette'] = None; import site_of_shop.asgi")
+    said, _ = site.communicate(timeout=60)
+    assert site.returncode == 1 and "the dashboard needs the package starlette" in said, said
+
+
 def test_x20_a_site_with_its_dashboard(server: tuple[str, Popen[str]], shop: str) -> None:
     url, process = server
     page = {"accept": "text/html"}

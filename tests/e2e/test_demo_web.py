@@ -14,8 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from horsies.demo.steady import FIRST_PORT, a_port
-from horsies.dev.ports import port_of
+from horsies.dev import ports
 from tests.e2e.test_demo import a_demo
 from tests.support import eventually
 from tests.web_support import INTENT
@@ -149,10 +148,11 @@ async def test_m96_a_demo_that_is_killed_takes_everything_along(database_url: st
         await eventually(shop.is_gone, what="no process is left")
 
 
-def test_m96_a_port_that_is_taken_is_left_alone() -> None:
-    with a_port(FIRST_PORT + 1_000) as first:
-        port = port_of(first)
-        with a_port(port) as second, a_port(port) as third:
-            assert port < port_of(second) < port_of(third)
-    with a_port(port) as again:
-        assert port_of(again) == port
+def test_m96_x31_a_port_that_is_taken_is_left_alone() -> None:
+    assert ports.FIRST == 8600
+    with ports.first_free(ports.FIRST + 1_000) as first:
+        port = ports.port_of(first)
+        with ports.first_free(port) as second, ports.first_free(port) as third:
+            assert port < ports.port_of(second) < ports.port_of(third)
+    with ports.first_free(port) as again:
+        assert ports.port_of(again) == port

@@ -136,7 +136,6 @@ def shop(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """The app of the page, and a worker for it."""
     monkeypatch.setenv("DATABASE_URL", database_url)
     [source] = ours("other-languages")
-    source = f"import os\n\ndatabase_url = os.environ['DATABASE_URL']\n{source}"
     with served("shop_of_languages", source, database_url, tmp_path) as module:
         yield module
 

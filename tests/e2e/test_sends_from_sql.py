@@ -102,7 +102,9 @@ async def test_d59c_a_task_that_is_committed_while_its_name_is_published_does_no
 BAD = [
     ("add", {"a": 1, "b": "two"}, "b"),
     ("add", {"a": 1}, "'b'"),
-    ("add", {"a": 1, "b": 2, "c": 3}, "c"),
+    ("add", {"a": 1, "b": 2, "c": 3}, "unknown argument 'c'"),
+    ("nap", {"second": 1}, "unknown argument 'second'; did you mean 'seconds'?"),
+    ("add", {"a": 1, "b": 2, "c" * 200_000: 3}, "unknown argument 'c"),
     ("add", [1, "two"], "b"),
     ("add", [1, 2, 3], "takes 2 positional argument(s), 3 were given"),
     ("add", {"a": 1.5, "b": 2}, "a"),

@@ -80,7 +80,7 @@ def test_the_option_names_the_database_before_anything_else() -> None:
     chosen = database.choose("postgres://a:pw@h/x", OWN, {"DATABASE_URL": "postgresql://h/y"})
     assert chosen.url == "postgresql+psycopg://a:pw@h/x"
     assert chosen.config.pool_size == 7
-    assert chosen.sentence() == "database: postgresql+psycopg://a:***@h/x (--database-url)"
+    assert chosen.sentence() == "database: postgresql://a:***@h/x (--database-url)"
 
 
 def test_an_app_keeps_its_own_database_whatever_the_environment_says() -> None:
@@ -101,7 +101,7 @@ def test_the_same_database_is_not_another_one_with_or_without_the_name_of_the_dr
 
 def test_m13_without_an_app_the_environment_names_it() -> None:
     chosen = database.choose(None, None, {"DATABASE_URL": "postgresql://u:pw@h/y"})
-    assert chosen.sentence() == "database: postgresql+psycopg://u:***@h/y (DATABASE_URL)"
+    assert chosen.sentence() == "database: postgresql://u:***@h/y (DATABASE_URL)"
 
 
 def test_the_embedded_server_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -355,6 +355,21 @@ def test_t45_calls_with_different_numbers_of_arguments_do_not_disturb_each_other
         assert codec.arguments.decode(*encoded) == (args, {})
 
 
+def test_t105_a_name_that_does_not_fit_is_told_with_what_was_meant() -> None:
+    def ship(to: str, copies: int = 1, *, workflow_ctx: Any = None) -> None: ...
+
+    decode = codec_for(ship).arguments.decode
+    for text, why in (
+        ('{"too": "ann"}', "^unknown argument 'too'; did you mean 'to'\\?$"),
+        ('{"copies": "many"}', "^missing argument\\(s\\): 'to'$"),
+        ('{"to": 1, "copies": 1}', "^to: "),
+        ('{"to": "ann", "%s": 1}' % ("x" * 1_000_000), "^unknown argument 'x{100}…'$"),
+        ("[]", "object"),
+    ):
+        with pytest.raises(CodecError, match=why):
+            decode(None, text)
+
+
 @pytest.mark.parametrize(
     ("args_json", "kwargs_json"),
     [

@@ -24,6 +24,10 @@ from django.http import HttpRequest
 from django.http.request import split_domain_port, validate_host
 from django.shortcuts import resolve_url
 from django.urls import set_script_prefix
+
+from horsies.web import AuthPolicy, WebConfig, create_monitoring_app  # before Starlette: it says what is missing
+
+# isort: split
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse
@@ -31,7 +35,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from horsies.contrib.django import conf
 from horsies.contrib.django.project import project_app
 from horsies.contrib.stop_signals import on_stop
-from horsies.web import AuthPolicy, WebConfig, create_monitoring_app
 from horsies.web.dashboard import Dashboard
 
 ASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]

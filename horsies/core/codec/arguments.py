@@ -29,6 +29,7 @@ _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 FILLED = {"workflow_ctx": context.WorkflowContext | None, "workflow_meta": context.WorkflowMeta | None}
 _MAX_REMEMBERED = 256
+_LONGEST_NAME = 100
 
 
 class FilledParameterError(ValueError):
@@ -97,6 +98,7 @@ class Signature:
     def _unknown(self, name: str) -> str:
         if name in self.positional[: self.positional_only]:
             return f"argument {name!r} can only be given by position"
+        name = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"  # a row may name anything
         return f"unknown argument {name!r}{instead_of(name, self.keyword)}"
 
 
@@ -231,7 +233,7 @@ class ArgumentsCodec:
     def decode(self, args_json: str | None, kwargs_json: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call that two texts describe, ready to be made."""
         args = self._decode_positional(args_json) if args_json is not None else ()
-        kwargs = self._stored.decode(kwargs_json) if kwargs_json is not None else {}
+        kwargs = self._decode_named(kwargs_json, len(args)) if kwargs_json is not None else {}
         filled = self._take_filled(kwargs) if self.signature.injected else {}
         if problem := self.signature.problem(len(args), kwargs):
             raise shapes.CodecError(problem)
@@ -264,6 +266,22 @@ class ArgumentsCodec:
             args = self._positional(count).decode(text)
             self._usual_count = count
         return args
+
+    def _decode_named(self, text: str, count: int) -> dict[str, Any]:
+        try:
+            named: dict[str, Any] = self._stored.decode(text)
+        except shapes.TypeMismatchError:
+            if problem := self._wrong_names(text, count):
+                raise shapes.CodecError(problem) from None
+            raise
+        return named
+
+    def _wrong_names(self, text: str, count: int) -> str | None:
+        """Which names would fit says more than which one is too many."""
+        given = from_json(text)  # a shape has already read this as JSON
+        if not isinstance(given, dict):
+            return None
+        return self.signature.problem(count, [name for name in given if name not in INJECTED])
 
     def _too_many(self, count: int) -> str | None:
         fits = count <= len(self.signature.positional) or self.signature.var_positional is not None

@@ -356,7 +356,8 @@ def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyRes
                 models.OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}"
             )
         case sends.EndedTask(status=None):
-            return _err(models.RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}")
+            hint = "one that was sent in a transaction is there after its commit"
+            return _err(models.RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}; {hint}")
         case sends.EndedTask(result=None):
             return _without_text(ending)
         case sends.EndedTask():

@@ -49,7 +49,7 @@ def _short(value: float) -> str:
         return f"{value:.0e}"
     if abs(value) >= 9.95:
         return f"{value:.0f}"
-    written = f"{value:.1f}" if abs(value) >= 0.95 else f"{value:.2g}"
+    written = f"{value:.1f}" if abs(value) >= 0.995 else f"{value:.2g}"
     return written.removesuffix(".0") if "e" not in written else f"{value:.0g}"
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import horsies.web.svg
+from horsies.web.svg import scales
 from horsies.web.svg.markup import Svg, attribute, clean, fit, number, tag, text, text_width
 from horsies.web.svg.states import URGENCY, status_class
 
@@ -100,3 +101,9 @@ def test_m91_a_label_fits(words: str, width: float) -> None:
 def test_m93_no_character_is_obeyed(words: str) -> None:
     assert clean(words).isprintable() or not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e]", clean(words))
     clean(words).encode()
+
+
+@given(st.floats(0.0001, 20_000), st.floats(1, 1.2))
+def test_m91_the_larger_of_two_numbers_is_not_written_as_the_smaller(value: float, factor: float) -> None:
+    first, second = (float(scales._short(one)) for one in (value, value * factor))
+    assert first <= second
