@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from horsies.migrate import celery_settings, celery_tasks
-from horsies.migrate.celery_calls import Results, Self, send_names
+from horsies.migrate.celery_calls import Results, Self, left_send, send_names
 from horsies.migrate.celery_canvas import HELPER, Canvas, Launch, canvas, launched, signature
 from horsies.migrate.functions import note_queue, report_comments, report_rest, report_value, unwrap_direct_call
 from horsies.migrate.project import File, OldTask, Project
@@ -132,7 +132,7 @@ class _Conversion:
             self.keys[call] = key
 
     def _is_left_canvas(self, file: File, call: ast.Call) -> bool:
-        """A signature, or a call of `chain` and the others, that no started canvas around it has used."""
+        """A signature, or a call of `chain` and the others, that nothing around it has used or reported."""
         is_part = signature(self.project, file, call) is not None or canvas(self.project, file, call) is not None
         name = file.names.dotted(call.func) or ""
         if not is_part and name not in ("celery.chain", "celery.group", "celery.chord", "celery.signature"):
@@ -140,6 +140,8 @@ class _Conversion:
         around = [up for up in file.source.above(call) if isinstance(up, ast.Call | ast.BinOp)]
         for up in around:
             if isinstance(up, ast.Call) and launched(self.project, file, up) is not None:
+                return False
+            if isinstance(up, ast.Call) and left_send(self.project, file, up) is not None:
                 return False
             if isinstance(up, ast.Call) and (file.names.dotted(up.func) or "").startswith("celery."):
                 return False

@@ -6,7 +6,7 @@ import ast
 import keyword
 
 from horsies.core.task_decorator import TaskFunction
-from horsies.migrate.celery_canvas import Group, launched
+from horsies.migrate.celery_canvas import Group, launched, why_left
 from horsies.migrate.celery_retries import retry_call
 from horsies.migrate.celery_settings import seconds_as_ms
 from horsies.migrate.functions import note_queue, report_comments
@@ -59,26 +59,39 @@ def _rename(file: File, node: ast.Attribute, name: str) -> None:
 
 
 def _apply_async(project: Project, file: File, call: ast.Call, target: ast.Attribute, queues: list[str]) -> None:
-    given = dict(zip(_ASYNC_POSITIONS, call.args, strict=False))
-    if any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords):
-        file.by_hand(call, "apply_async with * or **", "task.with_options(...).send_or_raise(...)", SENDS)
+    if (left := left_send(project, file, call)) is not None:
+        file.by_hand(*left)
         return
-    given |= {one.arg: one.value for one in call.keywords if one.arg is not None}
-    for name in ("link", "link_error"):
-        if name in given:
-            file.by_hand(call, f"apply_async({name}=...)", "a workflow: a node that waits for the other", CANVAS)
-            return
-    args = given.get("args")
-    if args is not None and not isinstance(args, ast.Tuple | ast.List) and literal(args) is not None:
-        what = f"apply_async(args={file.source.now(args)}), which is no list of arguments"
-        file.by_hand(args, what, "task.send_or_raise(...) with each argument", SENDS)
-        return
+    given = _given(call)
     report_comments(file, call)
     options = _send_options(project, file, given, queues)
     arguments = _arguments(file, given)
     task = file.source.now(target.value)
     chosen = f".with_options({', '.join(options)})" if options else ""
     file.source.replace_node(call, f"{task}{chosen}.send_or_raise({', '.join(arguments)})")
+
+
+def left_send(project: Project, file: File, call: ast.Call) -> tuple[ast.expr, str, str, str] | None:
+    """What is said of an `apply_async` of a task that stays as it is; None if it is changed, or no such send."""
+    sends = isinstance(call.func, ast.Attribute) and call.func.attr == "apply_async"
+    if not sends or project.task_at(file, getattr(call.func, "value", call.func)) is None:
+        return None
+    if any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords):
+        return call, "apply_async with * or **", "task.with_options(...).send_or_raise(...)", SENDS
+    given = _given(call)
+    for name in ("link", "link_error"):
+        if name in given:
+            return call, f"apply_async({name}=...)", "a workflow: a node that waits for the other", CANVAS
+    args = given.get("args")
+    if args is not None and not isinstance(args, ast.Tuple | ast.List) and literal(args) is not None:
+        what = f"apply_async(args={file.source.now(args)}), which is no list of arguments"
+        return args, what, "task.send_or_raise(...) with each argument", SENDS
+    return None
+
+
+def _given(call: ast.Call) -> dict[str, ast.expr]:
+    by_position = dict(zip(_ASYNC_POSITIONS, call.args, strict=False))
+    return by_position | {one.arg: one.value for one in call.keywords if one.arg is not None}
 
 
 def _arguments(file: File, given: dict[str, ast.expr]) -> list[str]:
@@ -184,14 +197,17 @@ class Results:
         return self.file.source.function_of(node) or self.file.source.tree
 
     def _kind_of_call(self, node: ast.AST | None) -> str | None:
-        """`task`, `workflow` or `group`: what a call gives the caller."""
+        """`task`, `workflow` or `group`: what a call gives the caller. None also for a call that stays as it is, so
+        that what is asked of its result stays too."""
         if not isinstance(node, ast.Call):
             return None
         sends = isinstance(node.func, ast.Attribute) and node.func.attr in ("delay", "apply_async")
         if sends and self.project.task_at(self.file, getattr(node.func, "value", node.func)) is not None:
-            return "task"
+            return "task" if left_send(self.project, self.file, node) is None else None
         found = launched(self.project, self.file, node)
-        return None if found is None else "group" if isinstance(found, Group) else "workflow"
+        if found is None or why_left(self.project, self.file, node, found) is not None:
+            return None
+        return "group" if isinstance(found, Group) else "workflow"
 
     def _kind(self, node: ast.AST) -> str | None:
         if isinstance(node, ast.Name):

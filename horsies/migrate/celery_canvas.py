@@ -133,34 +133,52 @@ class Unclear(Exception):
     """It cannot be changed; the text says why."""
 
 
+def why_left(project: Project, file: File, call: ast.Call, what: Canvas) -> str | None:
+    """Why a chain, group or chord that is started stays as it is; None if it is changed."""
+    needed = dict(file.names.needed)
+    try:
+        Launch(project, file, call).text(what, "")
+    except Unclear as problem:
+        return str(problem)
+    finally:
+        file.names.needed = needed  # it was only tried
+    return None
+
+
 class Launch:
     """One chain, group or chord that is started, and the code that does the same."""
 
     def __init__(self, project: Project, file: File, call: ast.Call) -> None:
         self.project, self.file, self.call = project, file, call
         self.lines: list[str] = []
+        self._header_task: OldTask | None = None
         self._taken: set[str] = set()
 
     def change(self, what: Canvas, key: str) -> OldTask | None:
         """Write it anew. The task beside which a helper is needed, if one is."""
-        report_comments(self.file, self.call)
-        try:
-            if isinstance(what, Group):
-                self.file.source.replace_node(self.call, self._sends(what))
-                self.file.differs(self.call, "a group is a list of handles", "handle.result() of each", TOPIC)
-                return None
-            statement = self._statement()
-            helper = self._chain(what, key) if isinstance(what, Chain) else self._chord(what, key)
-        except Unclear as problem:
+        if (problem := why_left(self.project, self.file, self.call, what)) is not None:
             self.file.by_hand(self.call, f"a {type(what).__name__.lower()}: {problem}", _HAND, TOPIC)
             return None
+        report_comments(self.file, self.call)
+        self.file.source.replace_node(self.call, self.text(what, key))
+        if isinstance(what, Group):
+            self.file.differs(self.call, "a group is a list of handles", "handle.result() of each", TOPIC)
+            return None
+        statement = self._statement()
         indent = self.file.source.indent_of(statement)
         start = self.file.source.span(statement)[0]
         self.file.source.replace(start, start, "".join(f"{line}\n{indent}" for line in self.lines))
         if isinstance(what, Chord):
             text = "if a task of the header fails, the callback is skipped and the workflow is FAILED"
             self.file.differs(self.call, text, "min_success= of the map node, if some may fail", TOPIC)
-        return helper
+        return self._header_task
+
+    def text(self, what: Canvas, key: str) -> str:
+        """What takes the place of the call; `lines` come before its statement."""
+        if isinstance(what, Group):
+            return self._sends(what)
+        self._statement()
+        return self._start(self._chain(what) if isinstance(what, Chain) else self._chord(what), key)
 
     def _statement(self) -> ast.stmt:
         """The statement in front of which lines can be put: nothing that it does may come before them."""
@@ -195,16 +213,16 @@ class Launch:
         arguments = ", ".join([*map(now, found.call.args), *map(now, found.call.keywords)])
         return f"{now(found.call.func.value)}.{method}({arguments})"
 
-    def _chain(self, chain: Chain, key: str) -> OldTask | None:
+    def _chain(self, chain: Chain) -> list[str]:
+        """The names of its nodes."""
         before: str | None = None
         nodes: list[str] = []
         for part in chain.parts:
             before = self._node(part, before)
             nodes.append(before)
-        self._start(nodes, key)
-        return None
+        return nodes
 
-    def _chord(self, chord: Chord, key: str) -> OldTask:
+    def _chord(self, chord: Chord) -> list[str]:
         task, call, parameter, elements, others = self._header(chord.header)
         if signature(self.project, self.file, chord.body) is None:
             raise Unclear("its callback is no signature of a known task")
@@ -220,8 +238,8 @@ class Launch:
         assert isinstance(call.func, ast.Attribute)
         self.lines.append(f"{each} = {self.file.source.now(call.func.value)}.map_node({options})({arguments})")
         last = self._node(chord.body, each)
-        self._start([items, each, last], key)
-        return task
+        self._header_task = task
+        return [items, each, last]
 
     def _header(self, group: Group) -> tuple[OldTask, ast.Call, str, str, dict[str, ast.expr]]:
         """The task of a header, the parameter that is another one in each call, its values, and the other arguments."""
@@ -275,7 +293,7 @@ class Launch:
         self.lines.append(f'{name} = {task}.node(node_id="{node_id}"{waits})({", ".join(given)})')
         return name
 
-    def _start(self, nodes: list[str], key: str) -> None:
+    def _start(self, nodes: list[str], key: str) -> str:
         found = self.project.the_app()
         if found is None:
             raise Unclear("its app is not known")
@@ -283,7 +301,7 @@ class Launch:
         local = app if module == self.file.source.module else self.file.names.need(module, app)
         name = key.rpartition(".")[2]
         listed = f'"{name}", [{", ".join(nodes)}], output={nodes[-1]}, definition_key="{key}"'
-        self.file.source.replace_node(self.call, f"{local}.workflow({listed}).start().unwrap()")
+        return f"{local}.workflow({listed}).start().unwrap()"
 
     def _name(self, wanted: str) -> str:
         taken, name, number = self._taken | self.file.names.bound, wanted, 2

@@ -7,6 +7,7 @@ import builtins
 
 from horsies.migrate.project import File, OldTask, literal, number
 from horsies.migrate.retries import DEFAULT_RETRIES, MOST_RETRIES, Retries
+from horsies.migrate.source import Function
 
 RETRIES = "a-task-that-is-retried"
 _CODE = "return TaskResult(err=TaskError(error_code=...)) with a code that the policy lists"
@@ -117,8 +118,18 @@ def retry_call(file: File, task: OldTask, call: ast.AST | None, retries: Retries
     if (most := number(given.get("max_retries"))) is not None:
         retries.max_retries = int(most)
     source.replace_node(statement, "raise")
+    if _is_needless(handler, statement, task):
+        source.replace(*source.name_of_handler(handler), "")
     what = "self.retry: the exception leaves the task, and is retried wherever in the task it comes from"
     file.differs(call, what, "a code of your own for each reason to retry", RETRIES)
+
+
+def _is_needless(handler: ast.ExceptHandler, retry: ast.stmt, task: OldTask) -> bool:
+    """Has only the retry used the name of the exception? Functions inside the task may use it too."""
+    inside = [one for one in ast.walk(task.function) if isinstance(one, Function | ast.Lambda)]
+    scopes = [handler, *(one for one in inside if one is not task.function)]
+    uses = {one for scope in scopes for one in ast.walk(scope) if isinstance(one, ast.Name) and one.id == handler.name}
+    return bool(uses) and uses <= set(ast.walk(retry))
 
 
 def _is_plain(call: ast.Call, statement: ast.stmt, handler: ast.ExceptHandler, given: dict[str, ast.expr]) -> bool:

@@ -101,15 +101,24 @@ class SourceFile:
 
     def end_of_signature(self, function: Function) -> int:
         """The place before the colon of a `def`, where a return type would be."""
-        depth, end, first = 0, 0, function.lineno - 1
+        return self._ends_of_header(function)[-1]
+
+    def name_of_handler(self, handler: ast.ExceptHandler) -> tuple[int, int]:
+        """Where the ` as e` of an `except` is, which must have one."""
+        *_, start, _as, end = self._ends_of_header(handler)
+        return start, end
+
+    def _ends_of_header(self, node: Function | ast.ExceptHandler) -> list[int]:
+        """Where each token ends that is before the colon of a `def` or an `except`."""
+        depth, ends, first = 0, [], node.lineno - 1
         lines = io.StringIO(self.text[self._starts[first] :], newline="")
         for token in tokenize.generate_tokens(lines.readline):
             if token.type == tokenize.OP:
                 if token.string == ":" and not depth:
                     break
                 depth += (token.string in "([{") - (token.string in ")]}")
-            end = self._starts[first + token.end[0] - 1] + token.end[1]
-        return end
+            ends.append(self._starts[first + token.end[0] - 1] + token.end[1])
+        return ends
 
     def has_comment(self, node: ast.stmt | ast.expr) -> bool:
         """Is there a comment between its first and its last letter?"""

@@ -112,6 +112,51 @@ def test_x42_a_retry_that_a_policy_cannot_say_is_left(caught: str, body: str, sa
     assert "ctx.retry(" in text and "lazy.Timeout:" not in text
 
 
+@pytest.mark.parametrize(
+    ("caught", "body", "becomes"),
+    [
+        ("OSError as e", "raise self.retry(exc=e)", "OSError:\n        raise\n"),
+        ("OSError as e", "self.retry(exc=e, countdown=5)", "OSError:\n        raise\n"),
+        ("OSError as e", "raise self.retry(countdown=5)", "OSError as e:\n        raise\n"),  # nothing used it before
+        (
+            "OSError  as  e",
+            "work()\n        raise self.retry(exc=e) from e",
+            "OSError:\n        work()\n        raise\n",
+        ),
+        ("(OSError) as e", "raise self.retry(exc=e)", "(OSError):\n        raise\n"),
+        ("(OSError,  # as e\n      KeyError\n) as e", "raise self.retry(exc=e)", "KeyError\n):\n        raise\n"),
+        ("OSError \\\n  as e ", "raise self.retry(exc=e)  # as e", "OSError :\n        raise  # as e\n"),
+        ("OSError", "raise self.retry()", "OSError:\n        raise\n"),
+        (
+            "OSError as e",
+            "print(e)\n        raise self.retry(exc=e)",
+            "OSError as e:\n        print(e)\n        raise\n",
+        ),
+        ("OSError as e", "del e\n        raise self.retry()", "OSError as e:\n"),
+        ("OSError as e", "if work():\n            print(f'{e}')\n        raise self.retry(exc=e)", "OSError as e:\n"),
+        (
+            "OSError as e",
+            "raise self.retry(exc=e)\n    except KeyError as e:\n        print(e)",
+            "OSError:\n        raise\n    except KeyError as e:\n        print(e)\n",
+        ),
+    ],
+)
+def test_x42_the_name_of_an_exception_that_only_the_retry_used_is_gone(caught: str, body: str, becomes: str) -> None:
+    text, left = by_hand(HANDLER.format(caught, body))
+    assert becomes in text and left == []
+    compile(text, "shop/tasks.py", "exec")
+    crlf, _ = by_hand(HANDLER.format(caught, body).replace("\n", "\r\n"))
+    assert becomes.replace("\n", "\r\n") in crlf
+
+
+def test_x42_the_name_of_an_exception_stays_where_a_function_inside_uses_it_or_the_retry_is_left() -> None:
+    source = HANDLER.format("OSError as e", "show()\n        raise self.retry(exc=e)")
+    text, _ = by_hand(source.replace("    try:\n", "    def show():\n        print(e)\n\n    try:\n"))
+    assert "    except OSError as e:\n        show()\n        raise\n" in text
+    text, left = by_hand(HANDLER.format("OSError as e", "raise self.retry(exc=e, queue='slow')"))
+    assert "    except OSError as e:\n" in text and len(left) == 1
+
+
 def test_x42_a_handler_of_celerys_exceptions_is_said_also_beside_what_was_changed() -> None:
     body = "try:\n            self.retry(exc=e)\n        except MaxRetriesExceededError:\n            pass"
     source = "from celery.exceptions import MaxRetriesExceededError\n" + HANDLER.format("KeyError as e", body)
