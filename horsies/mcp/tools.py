@@ -5,7 +5,7 @@ tells the agent about the tool, reads what the agent sends, and is what the test
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -29,6 +29,7 @@ LONGEST_CALL_S = 60.0
 FINISH_S = 2.0  # for actions that have begun, at the end
 MOST_LISTED = 100
 MOST_NAMES = 50
+MOST_REFUSALS = 5  # that are told of one call
 
 Text: TypeAlias = Annotated[str, Field(max_length=1_000)]
 Texts: TypeAlias = Annotated[list[Text], Field(max_length=MOST_NAMES)]
@@ -75,9 +76,7 @@ class McpTool:
         try:
             return self.given.model_validate(dict(arguments or {}))
         except ValidationError as problem:
-            said = problem.errors(include_url=False, include_context=False, include_input=False)
-            words = "; ".join(f"{_place(one['loc'])}: {one['msg']}" for one in said[:5])
-            raise ToolRefusal("INVALID_ARGUMENT", words) from None
+            raise ToolRefusal("INVALID_ARGUMENT", "; ".join(self._refusals(problem))) from None
 
     def input_schema(self) -> dict[str, Any]:
         """The JSON Schema of the parameters, without references: not every client follows them."""
@@ -86,6 +85,19 @@ class McpTool:
         inlined: dict[str, Any] = _inlined(schema, known)
         inlined.pop("description", None)
         return inlined
+
+    def _refusals(self, problem: ValidationError) -> Iterator[str]:
+        """What is wrong with the arguments, in words that are enough to do it right."""
+        found = problem.errors(include_url=False, include_context=False, include_input=False)
+        unknown = [_place(one["loc"]) for one in found if one["type"] == "extra_forbidden"]
+        for one in [one for one in found if one["type"] != "extra_forbidden"][:MOST_REFUSALS]:
+            missing = one["type"] == "missing" and self.given.model_fields.get(str(one["loc"][0]))
+            said = f"must be given ({missing.description})" if missing else one["msg"]
+            yield f"{_place(one['loc'])}: {said}"
+        if unknown:
+            more = f" and {len(unknown) - MOST_REFUSALS} more" if len(unknown) > MOST_REFUSALS else ""
+            takes = ", ".join(self.given.model_fields) or "no arguments"
+            yield f"there is no argument {', '.join(unknown[:MOST_REFUSALS])}{more}: {self.name} takes {takes}"
 
 
 class Workbench:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import psutil
 import pytest
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCResponse
 from psycopg import AsyncConnection
 
 from horsies.cli import main
+from horsies.mcp import stdio
 from tests import warm_start
 from tests.factories import given_task
 from tests.mcp.support import ROOT, SHOP, a_started_agent
-from tests.support import eventually_sync
+from tests.support import eventually, eventually_sync
 
 pytestmark = pytest.mark.e2e
 
@@ -136,6 +142,99 @@ def test_x41_it_ends_with_its_agent_or_by_a_signal_and_leaves_nothing(started: A
         started.send_signal(getattr(signal, how))
     assert started.wait(20) == 0, started.stderr.read()
     eventually_sync(lambda: not any(one.is_running() for one in family), what="nothing is left")
+
+
+ASKED = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list_tasks"}}
+HELD_UP = b"SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+
+
+async def _ask_and_end_input(started: Any, db: AsyncConnection[Any]) -> None:
+    """A call that waits for a table, after which nothing more can be asked."""
+
+    async def is_held_up() -> bool:
+        [(count,)] = await (await db.execute(HELD_UP)).fetchall()
+        return bool(count)
+
+    await db.execute("LOCK TABLE horsies_tasks")
+    _say(started, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    _say(started, ASKED)
+    await eventually(is_held_up, what="the call waits for the table")
+    for asked in (3, 3, "four"):
+        _say(started, {"jsonrpc": "2.0", "id": asked, "method": "tools/list"})
+    started.stdin.write("this is no message")
+    started.stdin.close()
+
+
+async def test_x41_what_was_asked_before_the_end_of_input_is_answered(started: Any, db: AsyncConnection[Any]) -> None:
+    """Also what is asked twice with the same id, as by hand, and a last line that has no end."""
+    async with db.transaction():
+        await _ask_and_end_input(started, db)
+        with pytest.raises(subprocess.TimeoutExpired):
+            await asyncio.to_thread(started.wait, 1)
+    answers = [json.loads(line) for line in await asyncio.to_thread(started.stdout.readlines)]
+    assert sorted(str(one["id"]) for one in answers) == ["2", "3", "3", "None", "four"]
+    assert all("result" in one for one in answers if one["id"] is not None), answers
+    assert started.wait(20) == 0, started.stderr.read()
+
+
+@pytest.mark.parametrize("how", ["nobody reads", "SIGTERM", "SIGINT"])
+async def test_x41_after_the_end_of_input_nothing_is_waited_for_if_nobody_reads_or_a_signal_comes(
+    started: Any, db: AsyncConnection[Any], how: str
+) -> None:
+    async with db.transaction():
+        await _ask_and_end_input(started, db)
+        if how == "nobody reads":
+            started.stdout.close()
+        else:
+            started.send_signal(getattr(signal, how))
+        assert await asyncio.to_thread(started.wait, 20) == 0, started.stderr.read()
+
+
+async def test_x41_a_call_that_was_cancelled_does_not_hold_up_the_end(started: Any, db: AsyncConnection[Any]) -> None:
+    async with db.transaction():
+        await db.execute("LOCK TABLE horsies_tasks")
+        _say(started, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        _say(started, ASKED)
+        _say(started, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}})
+        started.stdin.close()
+        assert await asyncio.to_thread(started.wait, 20) == 0, started.stderr.read()
+    assert started.stdout.read() == ""
+
+
+@pytest.mark.parametrize("answer", [None, "a longer one than the pipe takes " * 10_000])
+async def test_x41_answers_are_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch, answer: str | None) -> None:
+    """Neither one that does not come, nor one that the agent does not read."""
+    monkeypatch.setattr(stdio, "LAST_ANSWERS_S", 0.2)
+    (asks, hears), (reads, answers) = os.pipe(), os.pipe()
+    os.write(hears, json.dumps(ASKED).encode())
+    os.close(hears)
+    reader, writer = os.fdopen(asks, "rb"), os.fdopen(answers, "wb")
+    try:
+        streams = stdio.Wire(reader, writer).streams()
+        async with asyncio.timeout(20), streams as (incoming, outgoing), incoming, outgoing:
+            assert (await incoming.receive()).message.id == 2
+            if answer is not None:
+                said = JSONRPCResponse(jsonrpc="2.0", id=2, result={"answer": answer})
+                await outgoing.send(SessionMessage(said))
+            with pytest.raises(anyio.EndOfStream):
+                await incoming.receive()
+    finally:
+        os.close(reads)  # ends the thread that writes
+        reader.close()
+        with contextlib.suppress(BrokenPipeError):
+            writer.close()
+
+
+def test_x41_the_page_shows_how_to_try_it_by_hand(tmp_path: Path, database_url: str) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    [command] = re.findall(r"```sh\n(printf .*?)```", (ROOT / "docs/mcp.md").read_text(), re.DOTALL)
+    here = command.replace("horsies mcp shop.tasks:app", f"{sys.executable} -m horsies mcp shop:app")
+    assert here != command and "sleep" not in command
+    env = {**os.environ, "SHOP_DATABASE_URL": database_url, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", here], capture_output=True, text=True, cwd=tmp_path, env=env, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["id"] for one in answers] == [1, 2], done.stderr
+    assert "list_tasks" in [tool["name"] for tool in answers[1]["result"]["tools"]]
 
 
 def test_x41_without_the_extra_it_says_what_to_install(

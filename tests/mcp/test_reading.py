@@ -252,3 +252,19 @@ async def test_x41_a_wrong_call_is_an_error_that_names_the_argument(database_url
         assert "task_id" in await agent.refused("inspect_task")
         with pytest.raises(MCPError, match="did you mean list_tasks"):
             await agent.client.call_tool("list_task", {})
+
+
+async def test_x41_an_unknown_argument_is_refused_with_those_that_there_are(database_url: str) -> None:
+    async with an_agent(database_url) as agent:
+        assert await agent.refused("explain", task_id="x") == (
+            "INVALID_ARGUMENT: id: must be given (the id of a task, or of a node as WORKFLOW_ID:INDEX); "
+            "there is no argument task_id: explain takes id"
+        )
+        assert await agent.refused("tail_log", id="x", task_id="y", colour="red") == (
+            "INVALID_ARGUMENT: there is no argument id, colour: tail_log takes task_id, after, from_start, limit"
+        )
+        words = await agent.refused("list_queues", **{"x" * 1_000: 1, "\x1b[31m": 1}, **dict.fromkeys("abcdef", 1))
+        assert words == (
+            f"INVALID_ARGUMENT: there is no argument {'x' * 60}, \\u001b[31m, a, b, c and 3 more: "
+            "list_queues takes no arguments"
+        )
