@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, OperationalError
 
 from horsies.core.sql import load
 from tests.architecture.source import PARAMETER, forms, statements
@@ -99,6 +99,11 @@ async def explaining(url: str, options: str, plan_cache_mode: str) -> AsyncItera
         yield Explainer(conn)
 
 
+class SessionCut(AssertionError):
+    """The machine stood still for seconds, and the server does not let the session of a claim under a cap keep its
+    locks for so long (D-62)."""
+
+
 class Explainer:
     """Runs an act, takes it back, and returns the plans by name."""
 
@@ -112,9 +117,14 @@ class Explainer:
         self._told = []
         try:
             await act(self.conn)
+        except OperationalError as problem:
+            if self.conn.broken:
+                raise SessionCut("the server has cut the session") from problem
+            raise
         finally:
-            # Behind psycopg's back, which would forget what it has prepared.
-            self.conn.pgconn.exec_(b"ROLLBACK")
+            if not self.conn.broken:
+                # Behind psycopg's back, which would forget what it has prepared.
+                self.conn.pgconn.exec_(b"ROLLBACK")
         return self._told
 
     def _hear(self, message: str) -> None:

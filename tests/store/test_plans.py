@@ -18,14 +18,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import AsyncConnection, OperationalError
+from psycopg import AsyncConnection
 
 from horsies.core.db.connections import BY_INDEX, IN_BULK
 from horsies.core.sql import load
 from tests.conftest import fresh_database
 from tests.store import plan_states as states
 from tests.store.plan_acts import ACTS, EVERYWHERE, PREPARED, Act
-from tests.store.plan_reading import Explainer, Plan, explaining
+from tests.store.plan_reading import Explainer, Plan, SessionCut, explaining
 from tests.store.plan_states import BATCH, DEEP
 
 pytestmark = pytest.mark.usefixtures("superuser")
@@ -76,8 +76,8 @@ class NotKept(AssertionError):
 
 
 class Shelf:
-    """Builds each state when its first test asks, and keeps the plans. If the machine stands still for seconds, the
-    server cuts the session of a claim under a cap, as it shall (D-62); then all begins again."""
+    """Builds each state when its first test asks, and keeps the plans. If a plan or a session was lost, all begins
+    again."""
 
     def __init__(self, server_url: str, template: str, stack: ExitStack) -> None:
         self._server_url = server_url
@@ -98,7 +98,7 @@ class Shelf:
             self.urls[state] = url
             try:
                 return asyncio.run((keep_and_fill if state in KEPT else fill_and_look)(url, state))
-            except (NotKept, OperationalError):
+            except (NotKept, SessionCut):
                 if not left:
                     raise
         raise AssertionError("not reached")
@@ -203,6 +203,17 @@ def goes_by(plan: Plan, act: Act, state: str) -> bool:
     """Where there is nothing one index is as good as another; where there is all, each part of a statement is run."""
     used = plan.indexes(TASKS)
     return state == "empty" or used == act.indexes or (state != "deep" and used < act.indexes)
+
+
+async def test_only_a_session_that_was_cut_is_told_apart(database_url: str) -> None:
+    """Whatever else a statement fails with fails the test."""
+    async with explaining(database_url, "", "auto") as session:
+        with pytest.raises(psycopg.OperationalError, match="lock timeout"):
+            await session.plans(
+                lambda conn: conn.execute("DO $$ BEGIN RAISE lock_not_available USING MESSAGE = 'lock timeout'; END $$")
+            )
+        with pytest.raises(SessionCut):
+            await session.plans(lambda conn: conn.execute("SELECT pg_terminate_backend(pg_backend_pid())"))
 
 
 @pytest.mark.parametrize(("state", "name"), [*product(STATES, ACTS), *product(KEPT, PREPARED)])
