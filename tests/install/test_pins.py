@@ -109,11 +109,13 @@ def test_pip_resolves_every_extra_for(python: str, tmp_path: Path) -> None:
 
 
 def resolved(python: str, directory: Path) -> dict[str, Package]:
-    """What pip would install for this Python on this system, by name."""
-    report = directory / "report.json"
+    """What pip would install for this Python on this system, by name. It gets the pins of that Python without their
+    markers, which it would read for the Python that runs it."""
+    report, pins = directory / "report.json", directory / "pins.txt"
+    pins.write_text("".join(f"{name}=={version}\n" for name, version in constraints(python).items()))
     command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
     command += ["--dry-run", "--ignore-installed", "--only-binary=:all:", "--python-version", python]
-    command += ["--target", str(directory / "nothing"), "--report", str(report), "--constraint", "constraints.txt"]
+    command += ["--target", str(directory / "nothing"), "--report", str(report), "--constraint", str(pins)]
     done = subprocess.run([*command, *requirements_of(*ALL)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr  # what conflicts stands at the end of the first
     assert not (directory / "nothing").exists(), "nothing is installed"
