@@ -92,8 +92,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(run.end)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _turn(item.path))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow, and no others")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    is_slow_run = config.getoption("--slow")
+    chosen = [item for item in items if (item.get_closest_marker("slow") is not None) == is_slow_run]
+    left_out = [item for item in items if (item.get_closest_marker("slow") is not None) != is_slow_run]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+    items[:] = sorted(chosen, key=lambda item: _turn(item.path))
 
 
 def _turn(file: Path) -> int:
