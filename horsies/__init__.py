@@ -1,222 +1,166 @@
-"""horsies is a task queue and workflow engine on PostgreSQL."""
+"""horsies is a task queue and workflow engine on PostgreSQL.
+
+Nothing is loaded before it is used: a program that only sends tasks does not load the code of a worker. Each public
+name is imported from its module at its first use; type checkers and editors read the imports below.
+"""
 
 # fmt: off
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from horsies.core.app import ChildProcessStartHook, Horsies
-from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.codec.context import WorkflowContext, WorkflowMeta
-from horsies.core.errors import (
-    ErrorCode, HorsiesError, MultipleValidationErrors, ValidationReport, WorkflowContextMissingIdError,
-    WorkflowValidationError,
-)
-from horsies.core.exception_mapper import ExceptionMapper
-from horsies.core.hooks import (
-    FailureReason, HookRegistry, Job, JobInterrupted, JobRecovery, JobRecoveryResult, WorkerRecovered,
-)
-from horsies.core.models.app import AppConfig, PayloadPolicy
-from horsies.core.models.broker import (
-    BrokerErrorCode, BrokerOperationError, BrokerResult, DatabasePing, PostgresConfig, WorkerPong, WorkerStateSnapshot,
-)
-from horsies.core.models.notes import TaskLogLine, TaskLogs, TaskProgress
-from horsies.core.models.queues import CustomQueueConfig, QueueMode
-from horsies.core.models.recovery import (
-    INFRASTRUCTURE_RESILIENT_FLAG, ActiveWorker, RecoveryConfig, SweepStaleWorkersOptions, SweepStaleWorkersResult,
-    WorkerRecoveryConfig, WorkerResilienceConfig,
-)
-from horsies.core.models.schedule import (
-    BothDays, ByMonthDay, ByWeekday, CronEnumRange, CronEnumStep, CronEnumValues, CronEvery, CronRange, CronSchedule,
-    CronStep, CronValues, DailySchedule, DaySelector, EitherDay, EveryDay, HourlySchedule, IntervalSchedule, Month,
-    MonthlySchedule, ScheduleConfig, SchedulePattern, TaskSchedule, Weekday, WeeklySchedule,
-)
-from horsies.core.models.schedule.config import (
-    ScheduleError, ScheduleErrorCode, ScheduleInfo, ScheduleResult, ScheduleSource,
-)
-from horsies.core.models.tasks import (
-    BuiltInTaskCode, ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode, RetryPolicy, SubWorkflowError,
-    SubWorkflowSummary, TaskAttemptInfo, TaskError, TaskFailed, TaskInfo, TaskResult, TaskSendError, TaskSendErrorCode,
-    TaskSendFailed, TaskSendPayload, TaskSendResult,
-)
-from horsies.core.models.workflow.definition import WorkflowDefinition
-from horsies.core.models.workflow.nodes import (
-    AnyNode, MapNode, NodeKey, SubWorkflowNode, SuccessCase, SuccessPolicy, TaskNode, from_node, slugify,
-)
-from horsies.core.models.workflow.results import (
-    HandleErrorCode, HandleOperationError, HandleResult, OnError, WorkflowStartError, WorkflowStartErrorCode,
-    WorkflowStartResult, WorkflowTaskInfo,
-)
-from horsies.core.models.workflow.spec import WorkflowSpec
-from horsies.core.producer.send import TaskHandle
-from horsies.core.producer.many import PreparedTask, TaskSendOptions
-from horsies.core.recovery.reconcile import recover_stuck_workflows, recover_stuck_workflows_sync
-from horsies.core.recovery.utils import WorkerUtils
-from horsies.core.scheduler.runtime import Schedules
-from horsies.core.tasks.context import AsyncTaskContext, TaskContext, add_task_facts, current_task
-from horsies.core.types import (
-    TASK_TERMINAL_STATES, WORKFLOW_TASK_TERMINAL_STATES, WORKFLOW_TERMINAL_STATES, Err, Ok, Result, TaskAttemptOutcome,
-    TaskStatus, WorkflowStatus, WorkflowTaskStatus, is_err, is_ok,
-)
-from horsies.core.workflows.control import pause_workflow, pause_workflow_sync, resume_workflow, resume_workflow_sync
-from horsies.core.workflows.handle import WorkflowHandle
-from horsies.core.workflows.start import start_workflow, start_workflow_async
-# fmt: on
-
 if TYPE_CHECKING:
-    from horsies.core.worker.config import WorkerConfig
-    from horsies.core.worker.service import Worker
+    from horsies.core.app import ChildProcessStartHook as ChildProcessStartHook, Horsies as Horsies
+    from horsies.core.brokers.postgres import PostgresBroker as PostgresBroker
+    from horsies.core.codec.context import WorkflowContext as WorkflowContext, WorkflowMeta as WorkflowMeta
+    from horsies.core.errors import (
+        ErrorCode as ErrorCode, HorsiesError as HorsiesError, MultipleValidationErrors as MultipleValidationErrors,
+        ValidationReport as ValidationReport, WorkflowContextMissingIdError as WorkflowContextMissingIdError,
+        WorkflowValidationError as WorkflowValidationError,
+    )
+    from horsies.core.exception_mapper import ExceptionMapper as ExceptionMapper
+    from horsies.core.hooks import (
+        FailureReason as FailureReason, HookRegistry as HookRegistry, Job as Job, JobInterrupted as JobInterrupted,
+        JobRecovery as JobRecovery, JobRecoveryResult as JobRecoveryResult, WorkerRecovered as WorkerRecovered,
+    )
+    from horsies.core.models.app import AppConfig as AppConfig, PayloadPolicy as PayloadPolicy
+    from horsies.core.models.broker import (
+        BrokerErrorCode as BrokerErrorCode, BrokerOperationError as BrokerOperationError, BrokerResult as BrokerResult,
+        DatabasePing as DatabasePing, PostgresConfig as PostgresConfig, WorkerPong as WorkerPong,
+        WorkerStateSnapshot as WorkerStateSnapshot,
+    )
+    from horsies.core.models.notes import TaskLogLine as TaskLogLine, TaskLogs as TaskLogs, TaskProgress as TaskProgress
+    from horsies.core.models.queues import CustomQueueConfig as CustomQueueConfig, QueueMode as QueueMode
+    from horsies.core.models.recovery import (
+        INFRASTRUCTURE_RESILIENT_FLAG as INFRASTRUCTURE_RESILIENT_FLAG, ActiveWorker as ActiveWorker,
+        RecoveryConfig as RecoveryConfig, SweepStaleWorkersOptions as SweepStaleWorkersOptions,
+        SweepStaleWorkersResult as SweepStaleWorkersResult, WorkerRecoveryConfig as WorkerRecoveryConfig,
+        WorkerResilienceConfig as WorkerResilienceConfig,
+    )
+    from horsies.core.models.schedule import (
+        BothDays as BothDays, ByMonthDay as ByMonthDay, ByWeekday as ByWeekday, CronEnumRange as CronEnumRange,
+        CronEnumStep as CronEnumStep, CronEnumValues as CronEnumValues, CronEvery as CronEvery, CronRange as CronRange,
+        CronSchedule as CronSchedule, CronStep as CronStep, CronValues as CronValues, DailySchedule as DailySchedule,
+        DaySelector as DaySelector, EitherDay as EitherDay, EveryDay as EveryDay, HourlySchedule as HourlySchedule,
+        IntervalSchedule as IntervalSchedule, Month as Month, MonthlySchedule as MonthlySchedule,
+        ScheduleConfig as ScheduleConfig, SchedulePattern as SchedulePattern, TaskSchedule as TaskSchedule,
+        Weekday as Weekday, WeeklySchedule as WeeklySchedule,
+    )
+    from horsies.core.models.schedule.config import (
+        ScheduleError as ScheduleError, ScheduleErrorCode as ScheduleErrorCode, ScheduleInfo as ScheduleInfo,
+        ScheduleResult as ScheduleResult, ScheduleSource as ScheduleSource,
+    )
+    from horsies.core.models.tasks import (
+        BuiltInTaskCode as BuiltInTaskCode, ContractCode as ContractCode, OperationalErrorCode as OperationalErrorCode,
+        OutcomeCode as OutcomeCode, RetrievalCode as RetrievalCode, RetryPolicy as RetryPolicy,
+        SubWorkflowError as SubWorkflowError, SubWorkflowSummary as SubWorkflowSummary,
+        TaskAttemptInfo as TaskAttemptInfo, TaskError as TaskError, TaskFailed as TaskFailed, TaskInfo as TaskInfo,
+        TaskResult as TaskResult, TaskSendError as TaskSendError, TaskSendErrorCode as TaskSendErrorCode,
+        TaskSendFailed as TaskSendFailed, TaskSendPayload as TaskSendPayload, TaskSendResult as TaskSendResult,
+    )
+    from horsies.core.models.workflow.definition import WorkflowDefinition as WorkflowDefinition
+    from horsies.core.models.workflow.nodes import (
+        AnyNode as AnyNode, MapNode as MapNode, NodeKey as NodeKey, SubWorkflowNode as SubWorkflowNode,
+        SuccessCase as SuccessCase, SuccessPolicy as SuccessPolicy, TaskNode as TaskNode, from_node as from_node,
+        slugify as slugify,
+    )
+    from horsies.core.models.workflow.results import (
+        HandleErrorCode as HandleErrorCode, HandleOperationError as HandleOperationError, HandleResult as HandleResult,
+        OnError as OnError, WorkflowStartError as WorkflowStartError, WorkflowStartErrorCode as WorkflowStartErrorCode,
+        WorkflowStartResult as WorkflowStartResult, WorkflowTaskInfo as WorkflowTaskInfo,
+    )
+    from horsies.core.models.workflow.spec import WorkflowSpec as WorkflowSpec
+    from horsies.core.producer.many import PreparedTask as PreparedTask, TaskSendOptions as TaskSendOptions
+    from horsies.core.producer.send import TaskHandle as TaskHandle
+    from horsies.core.recovery.reconcile import (
+        recover_stuck_workflows as recover_stuck_workflows,
+        recover_stuck_workflows_sync as recover_stuck_workflows_sync,
+    )
+    from horsies.core.recovery.utils import WorkerUtils as WorkerUtils
+    from horsies.core.scheduler.runtime import Schedules as Schedules
+    from horsies.core.tasks.context import (
+        AsyncTaskContext as AsyncTaskContext, TaskContext as TaskContext, add_task_facts as add_task_facts,
+        current_task as current_task,
+    )
+    from horsies.core.types import (
+        TASK_TERMINAL_STATES as TASK_TERMINAL_STATES, WORKFLOW_TASK_TERMINAL_STATES as WORKFLOW_TASK_TERMINAL_STATES,
+        WORKFLOW_TERMINAL_STATES as WORKFLOW_TERMINAL_STATES, Err as Err, Ok as Ok, Result as Result,
+        TaskAttemptOutcome as TaskAttemptOutcome, TaskStatus as TaskStatus, WorkflowStatus as WorkflowStatus,
+        WorkflowTaskStatus as WorkflowTaskStatus, is_err as is_err, is_ok as is_ok,
+    )
+    from horsies.core.worker.config import WorkerConfig as WorkerConfig
+    from horsies.core.worker.service import Worker as Worker
+    from horsies.core.workflows.control import (
+        pause_workflow as pause_workflow, pause_workflow_sync as pause_workflow_sync,
+        resume_workflow as resume_workflow, resume_workflow_sync as resume_workflow_sync,
+    )
+    from horsies.core.workflows.handle import WorkflowHandle as WorkflowHandle
+    from horsies.core.workflows.start import (
+        start_workflow as start_workflow, start_workflow_async as start_workflow_async,
+    )
 
-__all__ = [
-    "INFRASTRUCTURE_RESILIENT_FLAG",
-    "TASK_TERMINAL_STATES",
-    "WORKFLOW_TASK_TERMINAL_STATES",
-    "WORKFLOW_TERMINAL_STATES",
-    "ActiveWorker",
-    "AnyNode",
-    "AppConfig",
-    "AsyncTaskContext",
-    "BothDays",
-    "BrokerErrorCode",
-    "BrokerOperationError",
-    "BrokerResult",
-    "BuiltInTaskCode",
-    "ByMonthDay",
-    "ByWeekday",
-    "ChildProcessStartHook",
-    "ContractCode",
-    "CronEnumRange",
-    "CronEnumStep",
-    "CronEnumValues",
-    "CronEvery",
-    "CronRange",
-    "CronSchedule",
-    "CronStep",
-    "CronValues",
-    "CustomQueueConfig",
-    "DailySchedule",
-    "DatabasePing",
-    "DaySelector",
-    "EitherDay",
-    "Err",
-    "ErrorCode",
-    "EveryDay",
-    "ExceptionMapper",
-    "FailureReason",
-    "HandleErrorCode",
-    "HandleOperationError",
-    "HandleResult",
-    "HookRegistry",
-    "Horsies",
-    "HorsiesError",
-    "HourlySchedule",
-    "IntervalSchedule",
-    "Job",
-    "JobInterrupted",
-    "JobRecovery",
-    "JobRecoveryResult",
-    "MapNode",
-    "Month",
-    "MonthlySchedule",
-    "MultipleValidationErrors",
-    "NodeKey",
-    "Ok",
-    "OnError",
-    "OperationalErrorCode",
-    "OutcomeCode",
-    "PayloadPolicy",
-    "PostgresBroker",
-    "PostgresConfig",
-    "PreparedTask",
-    "QueueMode",
-    "RecoveryConfig",
-    "Result",
-    "RetrievalCode",
-    "RetryPolicy",
-    "ScheduleConfig",
-    "ScheduleError",
-    "ScheduleErrorCode",
-    "ScheduleInfo",
-    "SchedulePattern",
-    "ScheduleResult",
-    "ScheduleSource",
-    "Schedules",
-    "SubWorkflowError",
-    "SubWorkflowNode",
-    "SubWorkflowSummary",
-    "SuccessCase",
-    "SuccessPolicy",
-    "SweepStaleWorkersOptions",
-    "SweepStaleWorkersResult",
-    "TaskAttemptInfo",
-    "TaskAttemptOutcome",
-    "TaskContext",
-    "TaskError",
-    "TaskFailed",
-    "TaskHandle",
-    "TaskInfo",
-    "TaskLogLine",
-    "TaskLogs",
-    "TaskNode",
-    "TaskProgress",
-    "TaskResult",
-    "TaskSchedule",
-    "TaskSendError",
-    "TaskSendErrorCode",
-    "TaskSendFailed",
-    "TaskSendOptions",
-    "TaskSendPayload",
-    "TaskSendResult",
-    "TaskStatus",
-    "ValidationReport",
-    "Weekday",
-    "WeeklySchedule",
-    "Worker",
-    "WorkerConfig",
-    "WorkerPong",
-    "WorkerRecovered",
-    "WorkerRecoveryConfig",
-    "WorkerResilienceConfig",
-    "WorkerStateSnapshot",
-    "WorkerUtils",
-    "WorkflowContext",
-    "WorkflowContextMissingIdError",
-    "WorkflowDefinition",
-    "WorkflowHandle",
-    "WorkflowMeta",
-    "WorkflowSpec",
-    "WorkflowStartError",
-    "WorkflowStartErrorCode",
-    "WorkflowStartResult",
-    "WorkflowStatus",
-    "WorkflowTaskInfo",
-    "WorkflowTaskStatus",
-    "WorkflowValidationError",
-    "add_task_facts",
-    "current_task",
-    "from_node",
-    "is_err",
-    "is_ok",
-    "pause_workflow",
-    "pause_workflow_sync",
-    "recover_stuck_workflows",
-    "recover_stuck_workflows_sync",
-    "resume_workflow",
-    "resume_workflow_sync",
-    "slugify",
-    "start_workflow",
-    "start_workflow_async",
-]
-
-# A program that only sends does not need the code of a worker. These names are imported on first use.
-_LATER = {"Worker": "horsies.core.worker.service", "WorkerConfig": "horsies.core.worker.config"}
+_NAMES = {
+    "horsies.core.app": "ChildProcessStartHook Horsies",
+    "horsies.core.brokers.postgres": "PostgresBroker",
+    "horsies.core.codec.context": "WorkflowContext WorkflowMeta",
+    "horsies.core.errors":
+        "ErrorCode HorsiesError MultipleValidationErrors ValidationReport WorkflowContextMissingIdError "
+        "WorkflowValidationError",
+    "horsies.core.exception_mapper": "ExceptionMapper",
+    "horsies.core.hooks": "FailureReason HookRegistry Job JobInterrupted JobRecovery JobRecoveryResult WorkerRecovered",
+    "horsies.core.models.app": "AppConfig PayloadPolicy",
+    "horsies.core.models.broker":
+        "BrokerErrorCode BrokerOperationError BrokerResult DatabasePing PostgresConfig WorkerPong "
+        "WorkerStateSnapshot",
+    "horsies.core.models.notes": "TaskLogLine TaskLogs TaskProgress",
+    "horsies.core.models.queues": "CustomQueueConfig QueueMode",
+    "horsies.core.models.recovery":
+        "INFRASTRUCTURE_RESILIENT_FLAG ActiveWorker RecoveryConfig SweepStaleWorkersOptions "
+        "SweepStaleWorkersResult WorkerRecoveryConfig WorkerResilienceConfig",
+    "horsies.core.models.schedule":
+        "BothDays ByMonthDay ByWeekday CronEnumRange CronEnumStep CronEnumValues CronEvery CronRange "
+        "CronSchedule CronStep CronValues DailySchedule DaySelector EitherDay EveryDay HourlySchedule "
+        "IntervalSchedule Month MonthlySchedule ScheduleConfig SchedulePattern TaskSchedule Weekday "
+        "WeeklySchedule",
+    "horsies.core.models.schedule.config": "ScheduleError ScheduleErrorCode ScheduleInfo ScheduleResult ScheduleSource",
+    "horsies.core.models.tasks":
+        "BuiltInTaskCode ContractCode OperationalErrorCode OutcomeCode RetrievalCode RetryPolicy "
+        "SubWorkflowError SubWorkflowSummary TaskAttemptInfo TaskError TaskFailed TaskInfo TaskResult "
+        "TaskSendError TaskSendErrorCode TaskSendFailed TaskSendPayload TaskSendResult",
+    "horsies.core.models.workflow.definition": "WorkflowDefinition",
+    "horsies.core.models.workflow.nodes":
+        "AnyNode MapNode NodeKey SubWorkflowNode SuccessCase SuccessPolicy TaskNode from_node slugify",
+    "horsies.core.models.workflow.results":
+        "HandleErrorCode HandleOperationError HandleResult OnError WorkflowStartError WorkflowStartErrorCode "
+        "WorkflowStartResult WorkflowTaskInfo",
+    "horsies.core.models.workflow.spec": "WorkflowSpec",
+    "horsies.core.producer.many": "PreparedTask TaskSendOptions",
+    "horsies.core.producer.send": "TaskHandle",
+    "horsies.core.recovery.reconcile": "recover_stuck_workflows recover_stuck_workflows_sync",
+    "horsies.core.recovery.utils": "WorkerUtils",
+    "horsies.core.scheduler.runtime": "Schedules",
+    "horsies.core.tasks.context": "AsyncTaskContext TaskContext add_task_facts current_task",
+    "horsies.core.types":
+        "TASK_TERMINAL_STATES WORKFLOW_TASK_TERMINAL_STATES WORKFLOW_TERMINAL_STATES Err Ok Result "
+        "TaskAttemptOutcome TaskStatus WorkflowStatus WorkflowTaskStatus is_err is_ok",
+    "horsies.core.worker.config": "WorkerConfig",
+    "horsies.core.worker.service": "Worker",
+    "horsies.core.workflows.control": "pause_workflow pause_workflow_sync resume_workflow resume_workflow_sync",
+    "horsies.core.workflows.handle": "WorkflowHandle",
+    "horsies.core.workflows.start": "start_workflow start_workflow_async",
+}
+# fmt: on
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_MODULE_OF)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_LATER[name]), name)
-    return found
+if not TYPE_CHECKING:  # a checker that saw this function would accept every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_MODULE_OF})

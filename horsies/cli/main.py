@@ -1,35 +1,18 @@
-"""The `horsies` command and its subcommands. A mistake is reported on standard error, with exit code 1 (M-11)."""
+"""The `horsies` command and its subcommands. A mistake is reported on standard error, with exit code 1 (M-11).
+
+The module of a command is imported when that command runs; the list of commands is shown without any of them.
+"""
 
 import os
 import sys
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 from typer.core import TyperGroup
 
-from horsies.cli import database, options, output
-from horsies.cli.check import check
-from horsies.cli.demo import demo
-from horsies.cli.dev import dev
-from horsies.cli.grants import grants
-from horsies.cli.history import audit, failures
-from horsies.cli.mcp import mcp
-from horsies.cli.migrate import migrate_from
-from horsies.cli.new import new
-from horsies.cli.notes import logs
-from horsies.cli.one_task import explain, task
-from horsies.cli.queues import metrics, queues
-from horsies.cli.schedules import schedules
-from horsies.cli.schema import schema
-from horsies.cli.task_actions import cancel, purge, rerun, run_now, send
-from horsies.cli.tasks import stale_tasks, tasks
-from horsies.cli.tui import tui
-from horsies.cli.web import web
-from horsies.cli.worker import scheduler, worker
-from horsies.cli.workers import drain, force_unlock, sweep_stale_workers, workers
-from horsies.cli.workflow import recover_workflows, workflow
+from horsies.cli import options, output
 from horsies.core import errors, tracing
 from horsies.core.logs import clean_last_resort
 
@@ -38,15 +21,36 @@ INTERRUPTED = 130  # Typer's exit code for Ctrl-C
 Command: TypeAlias = Callable[..., Any]
 
 
+class _Commands(Mapping[str, Any]):
+    """The commands by name; each is imported when it is looked up."""
+
+    def __init__(self) -> None:
+        self._imported: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._imported:
+            self._imported[name] = _import_command(name)
+        return self._imported[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
 class _Group(TyperGroup):
     """Lists the commands below the headings of `GROUPS`."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()  # type: ignore[assignment]
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        width = max(map(len, self.commands))
-        for heading, names in HEADINGS.items():
-            rows = [(name.ljust(width), self.commands[name].short_help) for name in names]
+        width = max(map(len, _PLACES))
+        for heading, group in GROUPS.items():
             with formatter.section(heading):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name.ljust(width), short) for name, (_, short) in group.items()])
 
 
 app = typer.Typer(
@@ -56,68 +60,75 @@ app = typer.Typer(
     rich_markup_mode=None,  # Typer's boxes cut off the names of long options
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# The commands below the headings of the help and in its order, each with its line there.
-GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
+# The commands below the headings of the help and in its order: the module and name of each, and its line there.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
-        "dev": (dev, "Run a project while you write it."),
-        "worker": (worker, "Run a worker."),
-        "scheduler": (scheduler, "Run a scheduler."),
-        "demo": (demo, "Show what horsies does, in less than a minute."),
+        "dev": ("dev:dev", "Run a project while you write it."),
+        "worker": ("worker:worker", "Run a worker."),
+        "scheduler": ("worker:scheduler", "Run a scheduler."),
+        "demo": ("demo:demo", "Show what horsies does, in less than a minute."),
     },
     "Prepare": {
-        "new": (new, "Write a new project."),
-        "check": (check, "Find mistakes in an app before anything runs."),
-        "init-db": (database.init_db, "Create the tables, or upgrade them to this version."),
-        "grants": (grants, "Print or grant the rights that roles need."),
-        "schema": (schema, "Describe the tasks of an app for other languages."),
-        "migrate-from": (migrate_from, "Convert a project that uses another queue."),
+        "new": ("new:new", "Write a new project."),
+        "check": ("check:check", "Find mistakes in an app before anything runs."),
+        "init-db": ("database:init_db", "Create the tables, or upgrade them to this version."),
+        "grants": ("grants:grants", "Print or grant the rights that roles need."),
+        "schema": ("schema:schema", "Describe the tasks of an app for other languages."),
+        "migrate-from": ("migrate:migrate_from", "Convert a project that uses another queue."),
     },
     "Tasks": {
-        "send": (send, "Send a task, and optionally wait for its result."),
-        "tasks": (tasks, "List tasks by state, queue, name, worker or error."),
-        "task": (task, "Show one task: arguments, result, attempts."),
-        "logs": (logs, "Show what a task has logged."),
-        "explain": (explain, "Explain why a task is not running."),
-        "failures": (failures, "Group failed tasks by name and error."),
-        "cancel": (cancel, "Cancel tasks."),
-        "rerun": (rerun, "Send ended tasks again."),
-        "run-now": (run_now, "Run tasks before they are due."),
-        "purge": (purge, "Delete old tasks, or cancel a queue's waiting ones."),
-        "audit": (audit, "List what people did through the dashboard."),
+        "send": ("task_actions:send", "Send a task, and optionally wait for its result."),
+        "tasks": ("tasks:tasks", "List tasks by state, queue, name, worker or error."),
+        "task": ("one_task:task", "Show one task: arguments, result, attempts."),
+        "logs": ("notes:logs", "Show what a task has logged."),
+        "explain": ("one_task:explain", "Explain why a task is not running."),
+        "failures": ("history:failures", "Group failed tasks by name and error."),
+        "cancel": ("task_actions:cancel", "Cancel tasks."),
+        "rerun": ("task_actions:rerun", "Send ended tasks again."),
+        "run-now": ("task_actions:run_now", "Run tasks before they are due."),
+        "purge": ("task_actions:purge", "Delete old tasks, or cancel a queue's waiting ones."),
+        "audit": ("history:audit", "List what people did through the dashboard."),
     },
     "Workflows and schedules": {
-        "workflow": (workflow, "List, show, pause, resume, cancel or retry workflows."),
-        "schedules": (schedules, "List the schedules of an app and their next runs."),
+        "workflow": ("workflow:workflow", "List, show, pause, resume, cancel or retry workflows."),
+        "schedules": ("schedules:schedules", "List the schedules of an app and their next runs."),
     },
     "Queues and workers": {
-        "tui": (tui, "Show what goes on, live, in the terminal."),
-        "queues": (queues, "Show the length, age and throughput of each queue."),
-        "workers": (workers, "List the workers, their queues and their load."),
-        "drain": (drain, "Ask workers to finish their tasks and leave."),
-        "metrics": (metrics, "Serve metrics of the database for Prometheus."),
-        "web": (web, "Serve the dashboard."),
-        "mcp": (mcp, "Serve a coding agent (Model Context Protocol)."),
+        "tui": ("tui:tui", "Show what goes on, live, in the terminal."),
+        "queues": ("queues:queues", "Show the length, age and throughput of each queue."),
+        "workers": ("workers:workers", "List the workers, their queues and their load."),
+        "drain": ("workers:drain", "Ask workers to finish their tasks and leave."),
+        "metrics": ("queues:metrics", "Serve metrics of the database for Prometheus."),
+        "web": ("web:web", "Serve the dashboard."),
+        "mcp": ("mcp:mcp", "Serve a coding agent (Model Context Protocol)."),
     },
     "Recovery by hand": {
-        "stale-tasks": (stale_tasks, "List running tasks whose heartbeats have stopped."),
-        "sweep-stale-workers": (sweep_stale_workers, "Return the tasks of dead workers to the queue."),
-        "force-unlock": (force_unlock, "Return all tasks of the named workers to the queue."),
-        "recover-workflows": (recover_workflows, "Repair stuck workflows."),
+        "stale-tasks": ("tasks:stale_tasks", "List running tasks whose heartbeats have stopped."),
+        "sweep-stale-workers": ("workers:sweep_stale_workers", "Return the tasks of dead workers to the queue."),
+        "force-unlock": ("workers:force_unlock", "Return all tasks of the named workers to the queue."),
+        "recover-workflows": ("workflow:recover_workflows", "Repair stuck workflows."),
     },
 }
 HEADINGS = {heading: tuple(group) for heading, group in GROUPS.items()}
-COMMANDS: dict[str, Callable[..., int]] = {}
-for _group in GROUPS.values():
-    for _name, (_command, _short) in _group.items():
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command, name=_name, short_help=_short)
-        else:
-            app.command(_name, short_help=_short, epilog=options.epilog(_name))(_command)
-            COMMANDS[_name] = _command
+_PLACES = {name: place for group in GROUPS.values() for name, place in group.items()}
+
+
+def _import_command(name: str) -> Any:
+    place, short_help = _PLACES[name]
+    module, _, attribute = place.partition(":")
+    command = getattr(import_module(f"horsies.cli.{module}"), attribute)
+    holder = typer.Typer(add_completion=False, rich_markup_mode=None)
+    if isinstance(command, typer.Typer):
+        holder.add_typer(command, name=name, short_help=short_help)
+    else:
+        holder.command(name, short_help=short_help, epilog=options.epilog(name))(command)
+    return typer.main.get_group(holder).commands[name]
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         output.write(f"horsies {version('horsies')}")
         raise typer.Exit
 

@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.core.errors import ErrorCode, HorsiesError, ValidationReport
 from horsies.core.logs import wants_color
-from horsies.core.models.tasks import BUILTIN_KEY
 from horsies.core.text import counted as count
 from horsies.core.text import duration, json_text, visible, visible_lines
-from horsies.core.types import TaskStatus
 
 if TYPE_CHECKING:
     from horsies.cli.rendering import (
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
         write,
         write_styled,
     )
+    from horsies.core.types import TaskStatus
 
 __all__ = [
     "Line",
@@ -84,13 +83,13 @@ __all__ = [
 _NAMES = 10
 
 STYLES = {
-    TaskStatus.COMPLETED: "green",
-    TaskStatus.FAILED: "bold red",
-    TaskStatus.EXPIRED: "red",
-    TaskStatus.CANCELLED: "dim",
-    TaskStatus.RUNNING: "yellow",
-    TaskStatus.CLAIMED: "cyan",
-    TaskStatus.PENDING: "default",
+    "COMPLETED": "green",
+    "FAILED": "bold red",
+    "EXPIRED": "red",
+    "CANCELLED": "dim",
+    "RUNNING": "yellow",
+    "CLAIMED": "cyan",
+    "PENDING": "default",
 }
 
 
@@ -153,6 +152,8 @@ def _in_json(value: Any) -> str:
 def with_plain_codes(value: Any) -> Any:
     """A stored value with its error codes as plain texts: how the built-in ones are marked in a row is nobody's
     concern (M-15)."""
+    from horsies.core.models.tasks import BUILTIN_KEY
+
     if isinstance(value, list):
         return [with_plain_codes(one) for one in value]
     if not isinstance(value, dict):

@@ -23,24 +23,25 @@ from typing import (
     overload,
 )
 
-from horsies.core import app_workflows, checks, discovery, errors, task_decorator
-from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core import app_workflows, errors, task_decorator
 from horsies.core.hooks import HookRegistry
 from horsies.core.models.app import AppConfig
-from horsies.core.models.broker import BrokerResult, DatabasePing, WorkerPong, WorkerStateSnapshot
-from horsies.core.models.notes import TaskLogLine
 from horsies.core.models.queues import QueueMode
-from horsies.core.models.tasks import RetryPolicy, TaskError, TaskInfo, TaskResult
-from horsies.core.producer.send import Sender
-from horsies.core.recovery.utils import WorkerUtils
-from horsies.core.scheduler.runtime import Schedules
-from horsies.core.task_decorator import AnyResult
-from horsies.core.tasks.context import AsyncTaskContext, TaskContext
-from horsies.core.tasks.definition import Flags, SizeGuard
+from horsies.core.tasks.definition import SizeGuard
 from horsies.core.tasks.hooks import TakesHooks, TaskHooks
 from horsies.core.types import run_sync
 
 if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+    from horsies.core.models.broker import BrokerResult, DatabasePing, WorkerPong, WorkerStateSnapshot
+    from horsies.core.models.notes import TaskLogLine
+    from horsies.core.models.tasks import RetryPolicy, TaskError, TaskInfo, TaskResult
+    from horsies.core.producer.send import Sender
+    from horsies.core.recovery.utils import WorkerUtils
+    from horsies.core.scheduler.runtime import Schedules
+    from horsies.core.task_decorator import AnyResult
+    from horsies.core.tasks.context import AsyncTaskContext, TaskContext
+    from horsies.core.tasks.definition import Flags
     from horsies.testing.kit import AppTesting
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
@@ -224,6 +225,8 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks):
         """Entries for `discover_tasks`, sorted: the Python files that match the patterns, and every entry that is no
         pattern (`shop.tasks`, `jobs/mail.py`), as it is. Patterns leave out tests: `test_*.py`, `*_test.py` and
         `conftest.py`."""
+        from horsies.core import discovery
+
         return discovery.expand_globs(patterns)
 
     def get_discovered_task_modules(self) -> list[str]:
@@ -237,6 +240,8 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks):
 
     def collect_imports(self, report: errors.ValidationReport) -> None:
         """The same as `import_modules`, but return the errors in a report."""
+        from horsies.core import discovery
+
         with self._suppressing():
             for module in self._modules:
                 try:
@@ -274,6 +279,8 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks):
     def check(self, *, live: bool = False) -> list[errors.HorsiesError]:
         """The mistakes in this app, as errors and warnings (`CheckWarning`); an empty list if there are none. With
         `live`, also check the database, and whether this code can run the tasks waiting there."""
+        from horsies.core import checks
+
         return checks.check(self, live=live)
 
     def on_child_process_start(self, fn: H) -> H:
@@ -299,6 +306,8 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks):
 
     def get_broker(self) -> PostgresBroker:
         """The app's broker, made at first use. It connects at its first call."""
+        from horsies.core.brokers.postgres import PostgresBroker
+
         with self._lock:
             if self._broker is None:
                 self._broker = PostgresBroker(self.config.broker, app=self)
@@ -306,17 +315,23 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks):
 
     def worker_utils(self) -> WorkerUtils:
         """What an operator can do with workers, with the settings and hooks of this app."""
+        from horsies.core.recovery.utils import WorkerUtils
+
         return WorkerUtils(self.get_broker())
 
     @property
     def schedules(self) -> Schedules:
         """The schedules of this app: add, pause, trigger and list them at run time."""
+        from horsies.core.scheduler.runtime import Schedules
+
         return Schedules(self, self.get_broker)
 
     @property
     def sender(self) -> Sender:
         """The object that writes the sends of this app."""
         if self._sender is None:
+            from horsies.core.producer.send import Sender
+
             self._sender = Sender(self.get_broker(), resend=self.config.resend_on_transient_err)
         return self._sender
 

@@ -1,24 +1,29 @@
 """The part of an application that makes workflows: `app.workflow(...)`, and the builders that `horsies check` calls."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation
-from horsies.core.models.app import AppConfig
-from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.models.workflow import nodes, results, spec
 from horsies.core.text import explaining_keywords
-from horsies.core.workflows.start import WorkflowStarter
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from horsies.core.brokers.postgres import PostgresBroker
+    from horsies.core.models.app import AppConfig
+    from horsies.core.models.tasks import TaskError, TaskResult
+    from horsies.core.models.workflow import nodes, results, spec
+
+    # A workflow without an output returns the results of all its nodes by their ids.
+    NodeResults: TypeAlias = dict[str, TaskResult[Any, TaskError] | None]
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., spec.WorkflowSpec[Any]])
-
-# A workflow without an output returns the results of all its nodes by their ids.
-NodeResults: TypeAlias = dict[str, TaskResult[Any, TaskError] | None]
+F = TypeVar("F", bound="Callable[..., spec.WorkflowSpec[Any]]")
 BUILDER_MARK = "__horsies_workflow_builder__"
 
 
@@ -52,6 +57,8 @@ class MakesWorkflows:
     @cached_property
     def workflow_starter(self) -> spec.SpecStarter:
         """The object that starts the workflows of this app."""
+        from horsies.core.workflows.start import WorkflowStarter
+
         return WorkflowStarter(self.get_broker, resend=self.config.resend_on_transient_err)
 
     @overload
@@ -59,7 +66,7 @@ class MakesWorkflows:
         self,
         name: str,
         tasks: Iterable[nodes.Node[Any]],
-        on_error: results.OnError | str = results.OnError.FAIL,
+        on_error: results.OnError | str = "fail",
         output: None = None,
         success_policy: nodes.SuccessPolicy | None = None,
         *,
@@ -70,7 +77,7 @@ class MakesWorkflows:
         self,
         name: str,
         tasks: Iterable[nodes.Node[Any]],
-        on_error: results.OnError | str = results.OnError.FAIL,
+        on_error: results.OnError | str = "fail",
         output: nodes.Node[T] | nodes.NodeKey[T] | None = None,
         success_policy: nodes.SuccessPolicy | None = None,
         *,
@@ -81,7 +88,7 @@ class MakesWorkflows:
         self,
         name: str,
         tasks: Iterable[nodes.Node[Any]],
-        on_error: results.OnError | str = results.OnError.FAIL,
+        on_error: results.OnError | str = "fail",
         output: nodes.Node[Any] | nodes.NodeKey[Any] | None = None,
         success_policy: nodes.SuccessPolicy | None = None,
         *,
@@ -89,6 +96,8 @@ class MakesWorkflows:
     ) -> spec.WorkflowSpec[Any]:
         """Make a workflow of these nodes, and check it. Workers find it by its `definition_key`; inside a `build_with`,
         the key is that of the class."""
+        from horsies.core.models.workflow import spec
+
         return spec.WorkflowSpec(name, tasks, on_error, output, success_policy, definition_key=definition_key, app=self)
 
     @overload

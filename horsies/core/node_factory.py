@@ -21,11 +21,11 @@ from typing import (
 )
 
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
-from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.models.workflow import nodes, results
 from horsies.core.text import instead_of
 
 if TYPE_CHECKING:
+    from horsies.core.models.tasks import TaskError, TaskResult
+    from horsies.core.models.workflow import nodes, results
     from horsies.core.task_decorator import TaskFunction
     from horsies.core.tasks.definition import Flags
 
@@ -68,6 +68,8 @@ class NodeFactory(Generic[P, T]):
         """A node of the task. `from_node(n)` as an argument is the result of another node."""
         if args:
             raise _by_position(self.task.task_name)
+        from horsies.core.models.workflow import nodes
+
         return nodes.TaskNode(self.task, kwargs, **self.options)
 
 
@@ -84,6 +86,8 @@ class MapNodeFactory(Generic[P, T]):
         """A node that runs the task for each element."""
         if args:
             raise _by_position(self.task.task_name)
+        from horsies.core.models.workflow import nodes
+
         return nodes.MapNode(self.task, self.over, self.param, kwargs, **self.options)
 
 
@@ -119,6 +123,8 @@ class MakesNodes(Generic[P, T]):
         """A node that runs this task for each element of a list from another node:
         `task.map_node(over=from_node(numbers), max_parallel=10)(y=1)`. The elements go to `param`, or to the first
         parameter without an argument."""
+        from horsies.core.models.workflow import nodes
+
         _refuse_unknown(options, MapNodeOptions, "map_node")
         source = over.node if isinstance(over, nodes.FromNode) else over
         if not isinstance(source, nodes.Node):

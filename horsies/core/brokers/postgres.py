@@ -1,7 +1,11 @@
 """The public face of the queue for those who send, wait and look. Thin: each method is written once, async, and runs on
 the bridge's loop; its blocking twin is a line. Results are decoded in the caller's own thread,
 because decoding runs validators of the user's types.
+
+A program that only sends and waits does not load the code of the other methods: recovery, actions, statistics.
 """
+
+from __future__ import annotations
 
 import contextlib
 import copy
@@ -9,28 +13,28 @@ import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from horsies.core.brokers.actions import TaskActionResult, action_failed, cancel, why_not_cancelled
 from horsies.core.codec.serde import can_be_stored
 from horsies.core.codec.shapes import ResultCodec
 from horsies.core.db import Bridge, BridgeError, OperationRefused, as_broker_result, on_bridge
-from horsies.core.hooks import HookRegistry
 from horsies.core.models import broker
-from horsies.core.models.app import AppConfig
 from horsies.core.models.base import MOST
-from horsies.core.models.notes import LogPlace, TaskLogLine
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskInfo, TaskOptions, TaskSendPayload
 from horsies.core.producer import envelope, hub, waiter
 from horsies.core.producer.enqueue import Mismatch, SendOutcome, new_task_id
 from horsies.core.producer.hub import Hub, can_exist
-from horsies.core.recovery import apply, reconcile
-from horsies.core.recovery.hooks import NoHooks
-from horsies.core.store import notes, rollup, sends, task_reads, workers
+from horsies.core.store import notes, sends
 from horsies.core.store.sends import Send
-from horsies.core.tasks.moves import InFlight
 from horsies.core.types import Err, Ok, TaskStatus, run_sync
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.actions import TaskActionResult
+    from horsies.core.hooks import HookRegistry
+    from horsies.core.models.app import AppConfig
+    from horsies.core.models.notes import LogPlace, TaskLogLine
+    from horsies.core.tasks.moves import InFlight
 
 _DB = broker.BrokerErrorCode.DB_OPERATION_FAILED
 LONGEST_THRESHOLD = timedelta(days=36_500)
@@ -218,6 +222,8 @@ class PostgresBroker:
     ) -> dict[str, Any] | None:
         if not can_exist(task_id):
             return None
+        from horsies.core.store import task_reads
+
         async with self.hub.connection() as conn:
             row = await task_reads.info(
                 conn, task_id, include_result=include_result, include_failed_reason=include_failed_reason
@@ -268,6 +274,8 @@ class PostgresBroker:
 
     async def cancel_task_async(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
         """Cancel a task that has not ended (M-48)."""
+        from horsies.core.brokers.actions import action_failed
+
         try:
             return await self._cancel(task_id, include_running)
         except Exception as problem:
@@ -277,6 +285,9 @@ class PostgresBroker:
 
     @on_bridge
     async def _cancel(self, task_id: str, include_running: bool) -> TaskActionResult:
+        from horsies.core.brokers.actions import cancel, why_not_cancelled
+        from horsies.core.store import rollup
+
         if not can_exist(task_id):
             return Err(why_not_cancelled(task_id, None))
         async with self.hub.connection() as conn:
@@ -307,6 +318,8 @@ class PostgresBroker:
     @on_bridge
     async def list_worker_states_async(self) -> list[broker.WorkerStateSnapshot]:
         """The newest snapshot of each worker."""
+        from horsies.core.store import workers
+
         async with self.hub.connection() as conn:
             return await workers.newest(conn)
 
@@ -316,6 +329,8 @@ class PostgresBroker:
     @on_bridge
     async def get_worker_state_async(self, worker_id: str) -> broker.WorkerStateSnapshot | None:
         """The newest snapshot of one worker."""
+        from horsies.core.store import workers
+
         if not can_be_stored(worker_id):
             return None
         async with self.hub.connection() as conn:
@@ -329,6 +344,8 @@ class PostgresBroker:
         self, worker_id: str, limit: int | None = None
     ) -> list[broker.WorkerStateSnapshot]:
         """The snapshots of one worker, newest first."""
+        from horsies.core.store import workers
+
         if not can_be_stored(worker_id) or (limit is not None and limit < 1):
             return []
         async with self.hub.connection() as conn:
@@ -340,6 +357,8 @@ class PostgresBroker:
     @on_bridge
     async def get_worker_stats(self) -> list[dict[str, Any]]:
         """For each process that runs tasks: how many, since when, and its last sign of life."""
+        from horsies.core.store import workers
+
         async with self.hub.connection() as conn:
             return await workers.stats(conn)
 
@@ -347,6 +366,8 @@ class PostgresBroker:
     @on_bridge
     async def get_stale_tasks(self, stale_threshold_minutes: float = 2) -> list[dict[str, Any]]:
         """The RUNNING tasks without a heartbeat for longer than the threshold (R-91)."""
+        from horsies.core.recovery import apply
+
         recovery, sweeping = self._recovery
         return await apply.list_stale(self.hub, recovery, sweeping, _patience(minutes=stale_threshold_minutes))
 
@@ -375,11 +396,16 @@ class PostgresBroker:
     @on_bridge
     async def get_expired_tasks(self) -> list[dict[str, Any]]:
         """The PENDING tasks whose deadline has passed (R-91); a worker will expire them soon."""
+        from horsies.core.recovery import apply
+
         return await apply.list_overdue(self.hub)
 
     get_expired_tasks_sync = run_sync(get_expired_tasks)
 
     async def _recover(self, status: TaskStatus, threshold_ms: int) -> AsyncIterator[list[InFlight]]:
+        from horsies.core.recovery import apply, reconcile
+        from horsies.core.recovery.hooks import NoHooks
+
         recovery, sweeping = self._recovery
         me, threshold = f"broker:{socket.gethostname()}:{os.getpid()}", _patience(milliseconds=threshold_ms)
         steps = apply.recover_stale(self.hub, status, recovery, sweeping, NoHooks(), me=me, threshold=threshold)
