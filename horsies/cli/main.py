@@ -150,7 +150,7 @@ def main() -> NoReturn:
 def run_and_exit(args: list[str], command: Command | None = None, prog_name: str = "horsies") -> NoReturn:
     """Run one command line and end the process. `command` is another program of the same commands."""
     try:
-        code = run(args, command, prog_name)
+        code = run(args, command, prog_name, is_program=command is None)
     except BaseException as problem:  # a mistake of ours, or something strange in a module of the user
         output.show_crash(problem)
         code = 1
@@ -164,13 +164,16 @@ def run_and_exit(args: list[str], command: Command | None = None, prog_name: str
     os._exit(code)
 
 
-def run(args: list[str], command: Command | None = None, prog_name: str = "horsies") -> int:
-    """Run one command line and return the exit code."""
+def run(
+    args: list[str], command: Command | None = None, prog_name: str = "horsies", *, is_program: bool = False
+) -> int:
+    """Run one command line and return the exit code. `is_program`: this process is the `horsies` command, and has
+    loaded nothing else."""
     clean_last_resort()
     try:
         # Who starts this command line again (--reload) needs to know it; that of another program is its own affair.
-        again = tuple(args) if command is None else None
-        code = (command or app)(args or ["--help"], prog_name=prog_name, standalone_mode=False, obj=again)
+        called = options.Invocation(tuple(args) if command is None else None, is_program)
+        code = (command or app)(args or ["--help"], prog_name=prog_name, standalone_mode=False, obj=called)
     except errors.HorsiesError as problem:
         output.show_error(problem)
         return 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import typer
 
@@ -24,6 +24,14 @@ _DAYS = re.compile(r"([0-9]+(?:\.[0-9]+)?)d")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _LONGEST = timedelta(days=365)
 _OLDEST = timedelta(days=36_500)
+
+
+class Invocation(NamedTuple):
+    """How this command line was called. `words` are those after `horsies`, None in another program with the same
+    commands; `is_program` means that this process runs nothing else."""
+
+    words: tuple[str, ...] | None
+    is_program: bool
 
 
 class LogLevel(StrEnum):

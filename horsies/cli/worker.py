@@ -1,5 +1,7 @@
 """The commands that run until they are told to stop: `horsies worker` turns its options into a `WorkerConfig` and runs
 the worker (M-02, W-80), and `horsies scheduler` sends the scheduled tasks of an app (M-03, S-40).
+
+The fork server is forked before the modules of the supervisor, the user's app and anything with threads are loaded.
 """
 
 import asyncio
@@ -9,7 +11,7 @@ import signal
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,15 +19,15 @@ from horsies.cli import database, output, reloading
 from horsies.cli.options import DatabaseUrl, LogFormat, LogLevel, Module, parse_duration, parse_names
 from horsies.core import errors, locate, logs
 from horsies.core.app import Horsies
-from horsies.core.checks import require_sound
+from horsies.core.child import forkserver
 from horsies.core.models.base import MOST
 from horsies.core.models.recovery import WorkerRecoveryConfig
-from horsies.core.monitoring import http
-from horsies.core.scheduler.payloads import has_schedules, require_schedule
-from horsies.core.worker import scheduler_process, service
 from horsies.core.worker.config import MOST_CHILDREN, MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
 from horsies.core.worker.in_hand import MAX_HELD_BYTES
 from horsies.dev.reports import Reports
+
+if TYPE_CHECKING:
+    from horsies.core.worker.scheduler_process import SchedulerProcess
 
 log = logging.getLogger("horsies.cli")
 
@@ -142,7 +144,7 @@ def worker(
     reports = Reports.of(os.environ)
     if reload and not reports.is_wanted:
         return reloading.run(
-            context.obj,
+            context.obj.words,
             module,
             directories=reload_dir or (),
             patterns=reload_include or (),
@@ -150,8 +152,9 @@ def worker(
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the worker itself handles SIGTERM
     try:
+        forked = forkserver.fork_server() if context.obj.is_program else None
         if metrics_port is not None:
-            http.encoder()  # fails early if the metrics extra is missing
+            refuse_without_metrics()
         app = locate.load_app(module)
         reports.loaded(app)
         chosen = database.choose(database_url, app.config.broker)
@@ -169,7 +172,7 @@ def worker(
             max_memory_per_child_mb=max_memory_per_child_mb,
             metrics_port=metrics_port,
             metrics_host=metrics_host,
-            with_scheduler=with_scheduler or (scheduler_if_any and has_schedules(app.config)),
+            with_scheduler=with_scheduler or (scheduler_if_any and _has_schedules(app)),
             shutdown_grace_ms=None if shutdown_grace is None else int(shutdown_grace.total_seconds() * 1000),
             loglevel=loglevel.value,
             log_format=log_format.value,
@@ -182,7 +185,7 @@ def worker(
                 recovery_delay=recovery_delay,
             ),
         )
-        return serve(app, config, chosen, reports)
+        return serve(app, config, chosen, reports, forked)
     except errors.HorsiesError as problem:
         complain(problem, log_format)
         return 1
@@ -211,11 +214,15 @@ def scheduler(
     One scheduler is enough. Several may run, on one machine or on many; each run is still sent once. After SIGTERM or
     Ctrl-C the scheduler finishes its current check and exits with 0.
     """
+    from horsies.core.checks import require_sound
+    from horsies.core.scheduler.payloads import require_schedule
+    from horsies.core.worker import scheduler_process
+
     logs.configure(loglevel, log_format)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the scheduler itself handles SIGTERM
     try:
         if metrics_port is not None:
-            http.encoder()  # fails early if the metrics extra is missing
+            refuse_without_metrics()
         app = locate.load_app(module)
         chosen = database.choose(database_url, app.config.broker)
         database.use(app, chosen)
@@ -232,13 +239,29 @@ def scheduler(
         return 0
 
 
-def serve(app: Horsies, config: WorkerConfig, chosen: database.Database, reports: Reports) -> int:
+def serve(
+    app: Horsies,
+    config: WorkerConfig,
+    chosen: database.Database,
+    reports: Reports,
+    forked: forkserver.ForkedServer | None,
+) -> int:
     """Run the worker to its end and return the exit code."""
+    from horsies.core.worker.launcher import Launcher
+    from horsies.core.worker.service import Worker
+
     log.info(chosen.opening_sentence())
     if log.isEnabledFor(logging.DEBUG):
         app.config.log_config(log)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        return runner.run(service.Worker(app, config, reports.ready).run(install_signals=True))
+        return runner.run(Worker(app, config, reports.ready, Launcher(forked)).run(install_signals=True))
+
+
+def refuse_without_metrics() -> None:
+    """Fail early if the extra for metrics is missing."""
+    from horsies.core.monitoring import http
+
+    http.encoder()
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -250,6 +273,10 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def _has_schedules(app: Horsies) -> bool:
+    return app.config.schedule is not None and app.config.schedule.enabled
 
 
 def recovery_settings(
@@ -272,6 +299,8 @@ def complain(problem: errors.HorsiesError, log_format: LogFormat) -> None:
         output.show_error(problem)
 
 
-async def _run(process: scheduler_process.SchedulerProcess, app: Horsies, host: str, port: int | None) -> int:
+async def _run(process: "SchedulerProcess", app: Horsies, host: str, port: int | None) -> int:
+    from horsies.core.worker import scheduler_process
+
     async with scheduler_process.exposed(process, app.config, host, port):
         return await process.run(install_signals=True)

@@ -6,6 +6,9 @@ control socket), it kills every child together with all processes that the child
 server itself is killed, the kernel kills its children where the system supports that; otherwise they end at the end of
 their socket. What a child does is in `main.py`; the supervisor's side is `worker/launcher.py`.
 
+`horsies worker` forks it from its own process, before that process has threads, connections or the user's app: what
+both have imported is loaded once, and shared. Other programs start it as a program of its own.
+
 The functions at the end use features of the Linux kernel; other systems do without. A process can be killed when its
 parent ends, even if it could not notice that itself. And a process can become the parent of its orphaned descendants,
 so that processes which tasks leave behind are reaped even if nothing else does it (a worker that is process 1 of a
@@ -19,7 +22,10 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
@@ -32,32 +38,103 @@ import psutil
 
 from horsies.core.child import wire
 
-PARENT_CHECK_MS = 500  # how often to look for the supervisor where there are no pidfds
+PARENT_CHECK_MS = 500  # how often to check for the supervisor where there are no pidfds
+WAIT_STEP_S = 0.005
 
 
-def main(control_fd: int) -> None:
-    """Run as a program: import and prepare what children need, then serve. There is one collection, when everything is
-    there; on the way, and again at the end, they would take a third of the time."""
+def main(control_fd: int) -> NoReturn:
+    """Run as a program: prepare what children need, then serve."""
+    supervisor = os.getppid()
+    prepare()
+    _serve(socket.socket(fileno=control_fd), supervisor)
+
+
+def prepare() -> None:
+    """Import what every child needs, and do once what each would do first. There is one collection, when everything is
+    there; on the way they would take a third of the time."""
     gc.disable()
-    import horsies
     import horsies.core.child.main
 
     horsies.core.child.main.rehearse()
-    adopt_orphans()
     gc.collect()
-    ForkServer(socket.socket(fileno=control_fd)).serve()
-    os._exit(0)  # nothing is left to be written, and nobody waits for memory to be cleared away
+    gc.freeze()  # a later collection must not touch, and so copy, the pages that the processes share
+    gc.enable()
+
+
+class ForkedServer:
+    """The fork server that this process has forked, with the supervisor's end of its control socket. The methods are
+    those of `subprocess.Popen`."""
+
+    def __init__(self, pid: int, control: socket.socket) -> None:
+        self.pid = pid
+        self.control = control
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        until = None if timeout is None else time.monotonic() + timeout
+        while self.returncode is None:
+            pid, status = os.waitpid(self.pid, 0 if until is None else os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+            elif until is not None and time.monotonic() > until:
+                raise subprocess.TimeoutExpired("the fork server", timeout or 0.0)
+            else:
+                time.sleep(WAIT_STEP_S)
+        return self.returncode
+
+    def kill(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def fork_server() -> ForkedServer | None:
+    """Fork the fork server from this process; None if this process already has threads, whose locks would be copied."""
+    if threading.active_count() > 1:
+        return None
+    prepare()
+    supervisor = os.getpid()
+    ours, theirs = socket.socketpair()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # there may be none; what it has buffered must be written only once
+            stream.flush()
+    pid = os.fork()
+    if pid == 0:
+        _become_server(theirs.detach(), supervisor)
+    theirs.close()
+    return ForkedServer(pid, ours)
+
+
+def _become_server(control_fd: int, supervisor: int) -> NoReturn:
+    try:
+        os.setsid()  # Ctrl-C in a terminal reaches only the supervisor
+        _close_all_but(control_fd)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        name_process("horsies-forks")
+        _serve(socket.socket(fileno=control_fd), supervisor)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(70)
+
+
+def _serve(control: socket.socket, supervisor: int) -> NoReturn:
+    adopt_orphans()
+    gc.disable()
+    ForkServer(control, supervisor).serve()
+    os._exit(0)  # nothing is left to be written, and no one waits for memory to be cleared
 
 
 class ForkServer:
     """Serves one supervisor over one control socket."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, supervisor: int) -> None:
         self._control = control
         self._decoder = wire.Decoder()
         self._received: list[int] = []  # descriptors that came with SPAWN frames, in their order
         self._pids: dict[int, int] = {}  # number → pid, of children not yet reaped
-        self._supervisor = os.getppid()
+        self._supervisor = supervisor
         self._bell, self._bell_end = os.pipe()
         self._poll = select.poll()
 

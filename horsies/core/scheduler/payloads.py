@@ -122,11 +122,6 @@ def _problem(schedule: TaskSchedule, why: str) -> HorsiesError:
     )
 
 
-def has_schedules(config: AppConfig) -> bool:
-    """Whether there is something for a scheduler to do."""
-    return config.schedule is not None and config.schedule.enabled
-
-
 def require_schedule(config: AppConfig) -> ScheduleConfig:
     """The settings of the scheduler; HRS-205 if there are none, or if they are disabled (S-40)."""
     schedule = config.schedule

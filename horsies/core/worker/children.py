@@ -45,14 +45,22 @@ class AppBroken(ChildBroken):
 class Children:
     """`on_change` is called when a child has become ready or has ended."""
 
-    def __init__(self, spec: ChildSpec, processes: int, journal: Journal, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        launcher: launcher.Launcher,
+        spec: ChildSpec,
+        processes: int,
+        journal: Journal,
+        *,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.launcher = launcher
         self._spec = spec
         self._journal = journal
         self._processes = processes
         self._on_change = on_change
         self._on_frames: Callable[[Child, list[Frame]], None] = lambda child, frames: None
         self._on_death: Callable[[Child, str], None] = lambda child, how: None
-        self.launcher = launcher.Launcher()
         self._numbers = 0
         self._ready: dict[Child, asyncio.Future[None]] = {}
         self._watchers: set[asyncio.Task[None]] = set()

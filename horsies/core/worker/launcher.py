@@ -1,7 +1,8 @@
 """The supervisor's side of the fork server: starts it, requests children, sends them signals, and learns of their end.
 
 A separate small process (`child/forkserver.py`) forks the children, because the supervisor has threads and connections
-that must not be copied. It has already imported the library, so a child starts within milliseconds. Every signal goes
+that must not be copied. It has already imported the library, so a child starts within milliseconds. A program that
+could fork it early passes it in; otherwise, and after its death, one is started as a program. Every signal goes
 through the fork server too: only it reaps children, so only it knows that a pid still belongs to one. All methods
 belong to the thread of the event loop that `start` was called on, and none of them blocks it.
 """
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from horsies.core.child import wire
+from horsies.core.child.forkserver import ForkedServer
 from horsies.core.child.wire import ChildSpec, Decoder, Frame, Kind, WireError
 from horsies.core.worker.finalize import describe_exit
 
@@ -77,11 +79,12 @@ class ChildProcess:
 
 
 class Launcher:
-    """One fork server process and its children."""
+    """One fork server process and its children. `forked` is a fork server that exists already."""
 
-    def __init__(self) -> None:
+    def __init__(self, forked: ForkedServer | None = None) -> None:
+        self._forked = forked
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedServer | subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._decoder = Decoder()
         self._outgoing: deque[tuple[bytes, Sequence[int]]] = deque()
@@ -110,9 +113,12 @@ class Launcher:
         if self.is_running:
             return
         self._loop, self._is_stopping = asyncio.get_running_loop(), False
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = _start_process(theirs)
+        if self._forked is not None:
+            self._process, ours, self._forked = self._forked, self._forked.control, None
+        else:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                self._process = _start_process(theirs)
         ours.setblocking(False)
         self._control, self._decoder = ours, Decoder()
         self._hello, self._gone = self._loop.create_future(), self._loop.create_future()

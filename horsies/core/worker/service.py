@@ -30,6 +30,7 @@ from horsies.core.worker import advance, background, children, claim, dispatch, 
 from horsies.core.worker.config import Plan, WorkerConfig, identify
 from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
+from horsies.core.worker.launcher import Launcher
 from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.metrics import Exposure, Snapshots
 from horsies.core.worker.notes import NoteWriter
@@ -49,12 +50,18 @@ log = logging.getLogger("horsies.worker")
 
 
 class Worker:
-    """One worker process. `run` returns its exit code: 0 after a clean end, 1 if it interrupted tasks or gave up."""
+    """One worker process. `run` returns its exit code: 0 after a clean end, 1 if it interrupted tasks or gave up.
+    `launcher` is given by a program that has already forked its fork server."""
 
     def __init__(
-        self, app: Horsies, config: WorkerConfig | None = None, on_ready: Callable[[], None] = lambda: None
+        self,
+        app: Horsies,
+        config: WorkerConfig | None = None,
+        on_ready: Callable[[], None] = lambda: None,
+        launcher: Launcher | None = None,
     ) -> None:
         self.plan = Plan.of(app, config or WorkerConfig())
+        self._launcher = launcher or Launcher()
         self.me = identify()
         self._stop, self._force, self._on_ready = asyncio.Event(), asyncio.Event(), on_ready
         self._services: set[asyncio.Task[None]] = set()
@@ -122,7 +129,9 @@ class Worker:
         self._outcomes = finalize.OutcomeLog(me.worker_id)
         self._fence = fence.Fence.of(plan.app.config.recovery, plan.recovery)
         self._capped = plan.limits.capped_queues()
-        self._children = children.Children(plan.child_spec, plan.processes, self._journal, on_change=self._on_room)
+        self._children = children.Children(
+            self._launcher, plan.child_spec, plan.processes, self._journal, on_change=self._on_room
+        )
         self._build_helper()
         self._build_stages()
         self._build_liveness()
@@ -154,7 +163,7 @@ class Worker:
 
     def _build_helper(self) -> None:
         """What calls user code that is not a task."""
-        helper = HelperChild(self._children.launcher, self.plan.child_spec)
+        helper = HelperChild(self._launcher, self.plan.child_spec)
         self._hooks = helper_calls.HelperHookCaller(helper, lambda: self._children.hook_events)
         self._builder = helper_calls.HelperBuilder(helper)
         self._schedules = background.schedule_steps(self.plan, self._pools.care, helper, lambda: self._is_winding_down)
