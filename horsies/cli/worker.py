@@ -1,7 +1,8 @@
 """The commands that run until they are told to stop: `horsies worker` turns its options into a `WorkerConfig` and runs
 the worker (M-02, W-80), and `horsies scheduler` sends the scheduled tasks of an app (M-03, S-40).
 
-The fork server is forked before the modules of the supervisor, the user's app and anything with threads are loaded.
+The fork server is forked before the user's app and anything with threads is loaded, and after all modules of horsies,
+because pages of memory that an import writes to are no longer shared.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from horsies.core.app import Horsies
 from horsies.core.child import forkserver
 from horsies.core.models.base import MOST
 from horsies.core.models.recovery import WorkerRecoveryConfig
+from horsies.core.worker import launcher, service
 from horsies.core.worker.config import MOST_CHILDREN, MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
 from horsies.core.worker.in_hand import MAX_HELD_BYTES
 from horsies.dev.reports import Reports
@@ -247,14 +249,13 @@ def serve(
     forked: forkserver.ForkedServer | None,
 ) -> int:
     """Run the worker to its end and return the exit code."""
-    from horsies.core.worker.launcher import Launcher
-    from horsies.core.worker.service import Worker
-
     log.info(chosen.opening_sentence())
     if log.isEnabledFor(logging.DEBUG):
         app.config.log_config(log)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        return runner.run(Worker(app, config, reports.ready, Launcher(forked)).run(install_signals=True))
+        return runner.run(
+            service.Worker(app, config, reports.ready, launcher.Launcher(forked)).run(install_signals=True)
+        )
 
 
 def refuse_without_metrics() -> None:

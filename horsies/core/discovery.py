@@ -151,7 +151,8 @@ def _is_test(path: str) -> bool:
 
 def _import_file(path: Path) -> ModuleType:
     file = path.resolve()
-    loaded = _already_loaded(file)
+    own_name = f"_horsies_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+    loaded = _already_loaded(file, own_name)
     if loaded is not None:
         return loaded
     name = _dotted_name(file)
@@ -159,7 +160,7 @@ def _import_file(path: Path) -> ModuleType:
         module = importlib.import_module(name)
         if _is_file_of(module, file):
             return module
-    return _load(file, f"_horsies_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}")
+    return _load(file, own_name)
 
 
 def _load(file: Path, name: str) -> ModuleType:
@@ -176,8 +177,13 @@ def _load(file: Path, name: str) -> ModuleType:
     return module
 
 
-def _already_loaded(file: Path) -> ModuleType | None:
-    for module in list(sys.modules.values()):
+def _already_loaded(file: Path, own_name: str) -> ModuleType | None:
+    """The module of this file, under any name that an import can have given it. The names are tried one by one: a child
+    that read all modules would copy megabytes of memory that it shares with the other children."""
+    parts = file.parent.parts[1:] if file.name == "__init__.py" else file.with_suffix("").parts[1:]
+    names = [".".join(parts[start:]) for start in reversed(range(len(parts)))]
+    for name in ("__main__", own_name, *names):
+        module = sys.modules.get(name)
         if module is not None and _is_file_of(module, file):
             return module
     return None
@@ -185,8 +191,7 @@ def _already_loaded(file: Path) -> ModuleType | None:
 
 def _is_file_of(module: ModuleType, file: Path) -> bool:
     known = getattr(module, "__file__", None)
-    # Names are compared first, because a look at the disk for each of some thousand modules would be slow.
-    return isinstance(known, str) and os.path.basename(known) == file.name and Path(known).resolve() == file
+    return isinstance(known, str) and Path(known).resolve() == file
 
 
 def _dotted_name(file: Path) -> str | None:

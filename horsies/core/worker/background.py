@@ -18,7 +18,7 @@ from horsies.core.recovery import apply, dead_workers, reaper, retention
 from horsies.core.recovery.hooks import HookCaller
 from horsies.core.recovery.sweep import Sweeper
 from horsies.core.recovery.unknown_names import UnknownNames
-from horsies.core.scheduler import payloads, service
+from horsies.core.scheduler import payloads
 from horsies.core.store import workers
 from horsies.core.store.names import Known
 from horsies.core.text import counted
@@ -179,6 +179,8 @@ def schedule_steps(
     """The scheduler as one more service, on the connection for recovery; none if this worker does not schedule."""
     if not plan.config.with_scheduler:
         return []
+    from horsies.core.scheduler import service
+
     config = payloads.require_schedule(plan.app.config)
     scheduler = service.Scheduler(config, pool, helper_calls.HelperPreparer(helper))
     count = counted(len(config.schedules), "schedule")

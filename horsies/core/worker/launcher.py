@@ -265,11 +265,11 @@ class Launcher:
         """Make sure that it has ended; how it did, for people."""
         assert self._process is not None
         try:  # its socket may be closed a moment before it can be waited for
-            self._process.wait(FAREWELL_S)
+            code = self._process.wait(FAREWELL_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
-        how = describe_exit(self._process.returncode)
+            code = self._process.wait()
+        how = describe_exit(code)
         if self._is_ready and not self._is_stopping:  # if it is not ready, whoever waits for it says so
             log.error(
                 "the fork server, process %d, %s: its children end with it (%d), and a new one is started when the next"

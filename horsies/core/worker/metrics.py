@@ -1,15 +1,13 @@
-"""What a worker publishes about itself. It only observes, so nothing here changes what the worker does.
+"""What a worker with a port of its own publishes about itself. It only observes, so nothing here changes what the
+worker does.
 
-`Exposure` serves /metrics, /healthz and /readyz on the worker's own port, if it has one, and makes spans for tasks with
-a trace. It has its own connections and is closed last; without a port and without OpenTelemetry, it does nothing.
-`WorkerMetrics` counts what the worker does, from the events of its pipeline, once for each batch. `Snapshots` writes
-rows into the database and answers pings. Whether the worker is ready is decided in `health.py`; the text of /metrics is
-made in `monitoring/`.
+`Exposure` serves /metrics, /healthz and /readyz. It has its own connections and is closed last. `WorkerMetrics` counts
+what the worker does, from the events of its pipeline, once for each batch. Whether the worker is ready is decided in
+`health.py`; the text of /metrics is made in `monitoring/`.
 """
 
 import asyncio
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,11 +17,10 @@ from typing import Any
 
 import psutil
 
-from horsies.core import events, tracing
-from horsies.core.db import Listener, Pool, cancel_all, make_pool
+from horsies.core import events
+from horsies.core.db import Listener, cancel_all, make_pool
 from horsies.core.monitoring import http, metrics
 from horsies.core.monitoring.snapshot import Reader, configured_by, over
-from horsies.core.store import workers
 from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.types import TaskAttemptOutcome
 from horsies.core.worker import claim, fence, finalize, health
@@ -35,7 +32,6 @@ log = logging.getLogger("horsies.worker")
 
 TICK_S = 0.5
 LINGER_S = 30.0  # a connection is kept from one scrape to the next
-SETTINGS_EVERY_S = 1800.0
 HANDED_BACK, LOST = "handed_back", "lost"
 
 _OUTCOMES: dict[type, str] = {Complete: "completed", Fail: "failed", Retry: "retried", Expire: "expired"}
@@ -90,22 +86,19 @@ class Exposure:
         self._ticking: asyncio.Task[None] | None = None
         self._lag_s = 0.0
         self._process = psutil.Process(me.pid)
-        self._version = version("horsies") if plan.config.metrics_port is not None else ""
-        self._unsubscribe: list[Callable[[], None]] = []
+        self._version = version("horsies")
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
-        """Start to observe, and to answer if a port is given."""
-        if (spans := tracing.supervisor(self._me.worker_id)) is not None:
-            self._unsubscribe.append(events.subscribe(spans))
+        """Start to observe and to answer."""
         config = self._plan.config
-        if config.metrics_port is None:
-            return
+        assert config.metrics_port is not None
         endpoints = http.Endpoints(
             config.metrics_host, config.metrics_port, self._reader, self._health.problems, self._own
         )
         await endpoints.open()
         self._endpoints = endpoints
-        self._unsubscribe.append(events.subscribe(self._metrics))
+        self._unsubscribe = events.subscribe(self._metrics)
         self._listener.on_lost(self._note_loss)
         self._ticking = asyncio.create_task(self._tick(), name="horsies loop lag")
         log.info("metrics and health: %s/metrics, /healthz, /readyz", endpoints.url)
@@ -115,8 +108,7 @@ class Exposure:
         self._health.is_started = True
 
     async def close(self) -> None:
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
+        self._unsubscribe()
         if self._ticking is not None:
             await cancel_all([self._ticking])
         if self._endpoints is not None:
@@ -234,44 +226,3 @@ class WorkerMetrics:
 def _is_crash(move: Move) -> bool:
     end = move.otherwise if isinstance(move, Retry) else move
     return isinstance(end, Fail) and end.outcome is TaskAttemptOutcome.WORKER_FAILURE
-
-
-class Snapshots:
-    """A service calls `snapshot` (W-71) at its interval. The settings, which may be long, are in the first and then in
-    one every half hour, so that retention never leaves a worker without them."""
-
-    def __init__(
-        self, pool: Pool, me: Identity, settings: Callable[[], dict[str, Any]], in_hand: InHand, children: Children
-    ) -> None:
-        self._pool = pool
-        self._me = me
-        self._settings = settings
-        self._in_hand = in_hand
-        self._children = children
-        self._born = monotonic()
-        self._settings_due = -math.inf
-        self._process = psutil.Process(me.pid)
-
-    async def snapshot(self) -> None:
-        """Append one row about this worker."""
-        claimed = self._in_hand.count(Phase.CLAIMED, Phase.STARTING)
-        now = monotonic()
-        is_full = now >= self._settings_due
-        row = {
-            **self._settings(),
-            **({} if is_full else workers.NO_SETTINGS),
-            "worker_id": self._me.worker_id,
-            "hostname": self._me.hostname,
-            "pid": self._me.pid,
-            "tasks_running": len(self._in_hand) - claimed,
-            "tasks_claimed": claimed,
-            "memory_usage_mb": self._process.memory_info().rss / 2**20,
-            "memory_percent": self._process.memory_percent(),
-            "cpu_percent": self._process.cpu_percent(),
-            "children_memory_mb": sum(child.rss_mb for child in self._children.children),
-            "age": now - self._born,
-        }
-        async with self._pool.connection() as conn:
-            await workers.snapshot(conn, row)
-        if is_full:
-            self._settings_due = now + SETTINGS_EVERY_S

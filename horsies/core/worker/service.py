@@ -16,8 +16,9 @@ import math
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from horsies.core import events, tracing
 from horsies.core.app import Horsies
 from horsies.core.db import BY_INDEX, Backoff, Connection, Listener, cancel_all, connect
 from horsies.core.errors import HorsiesError
@@ -32,9 +33,9 @@ from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
 from horsies.core.worker.launcher import Launcher
 from horsies.core.worker.liveness import Heartbeats
-from horsies.core.worker.metrics import Exposure, Snapshots
 from horsies.core.worker.notes import NoteWriter
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
+from horsies.core.worker.snapshots import Snapshots
 from horsies.core.worker.start import Apart, Starter
 from horsies.core.worker.startup import (
     ConnectionPools,
@@ -45,6 +46,9 @@ from horsies.core.worker.startup import (
     warn_without_session,
 )
 from horsies.core.worker.statistics import Statistics
+
+if TYPE_CHECKING:
+    from horsies.core.worker.metrics import Exposure
 
 log = logging.getLogger("horsies.worker")
 
@@ -100,9 +104,11 @@ class Worker:
                 loop.add_signal_handler(sig, self.request_stop)
         self._build()
         try:
-            await self._exposure.open()
+            if self._exposure is not None:
+                await self._exposure.open()
             if await self._has_started():
-                self._exposure.serves()
+                if self._exposure is not None:
+                    self._exposure.serves()
                 self._on_ready()
                 await self._serve(until)
         except (children.ChildBroken, DatabaseGone, HorsiesError) as problem:
@@ -149,9 +155,16 @@ class Worker:
             code=lambda: self._heartbeats.code,
         )
         self._listener = self._build_listener()
-        self._exposure = Exposure(
-            plan,
-            me,
+        self._exposure = None if plan.config.metrics_port is None else self._build_exposure()
+        spans = tracing.supervisor(me.worker_id)
+        self._unsubscribe = () if spans is None else (events.subscribe(spans),)
+
+    def _build_exposure(self) -> "Exposure":
+        from horsies.core.worker.metrics import Exposure
+
+        return Exposure(
+            self.plan,
+            self.me,
             claimer=self._claimer,
             children=self._children,
             listener=self._listener,
@@ -372,7 +385,10 @@ class Worker:
         await self._listener.stop()
         await self._heartbeats.close()
         await self._pools.close()
-        await self._exposure.close()  # last, so that it can answer that the worker stops
+        if self._exposure is not None:
+            await self._exposure.close()  # last, so that it can answer that the worker stops
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
         # Others recover the tasks that are still in hand, and the journal tells them which have begun.
         self._journal.close() if self._in_hand else self._journal.remove()
 
