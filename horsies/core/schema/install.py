@@ -1,6 +1,6 @@
 """Installs the schema on first use: tables, functions, triggers, and the record of the version. Concurrent processes
-queue at an advisory lock; the second one finds the work done. On a database that is up to date, only ``horsies_meta``
-is read. A schema made by newer code is used unchanged, unless it says that this code is too old for it.
+queue at an advisory lock; the second one finds the work done. On a database that is up to date, one statement reads
+``horsies_meta``. A schema made by newer code is used unchanged, unless it says that this code is too old for it.
 
 ``create.py`` makes the tables of a fresh schema; numbered migrations upgrade a schema made by older code.
 ``migrations/NNNN_what.sql`` takes the tables from version NNNN-1 to NNNN; 0001 is the first schema, frozen, so that a
@@ -10,6 +10,7 @@ derived here from purpose strings, so that two uses never collide by accident.
 """
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -127,6 +128,8 @@ async def install(
     if conn.info.transaction_status != TransactionStatus.IDLE:
         raise ValueError("install() needs a connection that is not inside a transaction")
     refuse_other_encodings(conn)
+    if (report := await installed(conn, notify if change_notify else None, release)) is not None:
+        return report
     async with conn.transaction():
         server = await look_around(conn)
     refuse_unusable(server)
@@ -134,13 +137,28 @@ async def install(
     try:
         async with conn.transaction():
             recorded = await read_meta(conn) if server.has_meta else None
-        if recorded is not None and is_settled(recorded, notify if change_notify else recorded.notify, release):
-            return InstallReport(recorded.version, recorded.notify)
         return await _install_locked(conn, server, notify, change_notify, release)
     except psycopg.errors.InsufficientPrivilege as exc:
         if recorded is None:
             raise _not_permitted(server, _words(exc)) from exc
         raise _may_not_change(server, recorded, notify, release) from exc
+
+
+async def installed(
+    conn: psycopg.AsyncConnection[Any], notify: str | None = None, release: Release = THIS_RELEASE
+) -> InstallReport | None:
+    """What is installed, with one statement, if this session can use it as it is, with this notify mode or any."""
+    if conn.info.server_version < OLDEST_SERVER * 10_000:
+        return None
+    try:
+        async with contextlib.nullcontext() if conn.autocommit else conn.transaction():
+            rows = await _rows(conn, "schema/check")
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
+        return None
+    recorded = _recorded(rows[0][0]) if rows else None
+    if recorded is None or not is_settled(recorded, notify or recorded.notify, release):
+        return None
+    return InstallReport(recorded.version, recorded.notify)
 
 
 async def look(conn: psycopg.AsyncConnection[Any]) -> InstallReport:
@@ -244,7 +262,10 @@ async def look_around(conn: psycopg.AsyncConnection[Any]) -> Server:
 
 async def read_meta(conn: psycopg.AsyncConnection[Any]) -> Recorded | None:
     """What is recorded, or None if no installation has been completed."""
-    values: dict[str, str] = dict(await _rows(conn, "schema/read_meta"))
+    return _recorded(dict(await _rows(conn, "schema/read_meta")))
+
+
+def _recorded(values: dict[str, str]) -> Recorded | None:
     if "schema_version" not in values:
         return None
     try:

@@ -293,13 +293,17 @@ class Worker:
             await cancel_all((starting, stopping))
 
     async def _startup(self) -> None:
-        # The children start first because they check the app: an app with errors shall not touch the database.
-        await self._children.start()
-        self.plan.heed_kinds(has_async=bool(self._children.async_names))
         persistently = Persistence(self.plan.app.config.resilience, self._stop, self._fence.pulse)
-        await persistently("schema", self._install_schema)
+        # The children check the app. Meanwhile the database is only read: an app with errors must not change it.
+        children = asyncio.create_task(self._children.start())
+        schema = asyncio.create_task(persistently("schema", partial(self._install_schema, children)))
+        try:
+            await asyncio.gather(children, schema)
+        finally:
+            await cancel_all((children, schema))
         if self._stop.is_set():
             return
+        self.plan.heed_kinds(has_async=bool(self._children.async_names))
         warmed_mb = max((child.first_rss_mb for child in self._children.children), default=0.0)
         if (warning := self.plan.refuse_too_small_memory_limit(warmed_mb)) is not None:
             log.warning(warning)
@@ -312,8 +316,10 @@ class Worker:
             log.info(defaults)
         warn_without_session(self.plan)
 
-    async def _install_schema(self) -> None:
-        self._claimer.mark.notify, has_all_limits = await install_schema(self.plan.postgres, self.plan.needs)
+    async def _install_schema(self, app_is_checked: asyncio.Task[None]) -> None:
+        self._claimer.mark.notify, has_all_limits = await install_schema(
+            self.plan.postgres, self.plan.needs, partial(asyncio.shield, app_is_checked)
+        )
         if not has_all_limits:
             self._upgrade = asyncio.create_task(add_limits(self.plan.postgres))
 

@@ -30,7 +30,7 @@ from horsies.core.loop import Patience
 from horsies.core.models import broker, recovery
 from horsies.core.schema import limits
 from horsies.core.schema.grants import ProcessKind, refuse_without_rights
-from horsies.core.schema.install import install
+from horsies.core.schema.install import install, installed
 from horsies.core.worker.config import Plan
 from horsies.core.worker.fence import Pulse
 
@@ -102,13 +102,17 @@ class LooksChoice:
         return (self._claims if self._is_idle() and self._claims.has_idle else self._care).connection()
 
 
-async def install_schema(postgres: broker.PostgresConfig, needs: Sequence[ProcessKind]) -> tuple[str, bool]:
-    """Create or upgrade the tables; return the notify mode that is recorded in the end (D-60), and whether the limits
-    of the tables are complete (D-14). A role that lacks a right is refused here, before a task is claimed whose end it
-    could not write (O-20)."""
+async def install_schema(
+    postgres: broker.PostgresConfig, needs: Sequence[ProcessKind], may_write: Callable[[], Awaitable[None]]
+) -> tuple[str, bool]:
+    """Create or upgrade the tables, after `may_write` has returned, or find them as they should be. Return the notify
+    mode that is recorded in the end (D-60), and whether the limits of the tables are complete (D-14). A role that lacks
+    a right is refused here, before a task is claimed whose end it could not write (O-20)."""
     conn = await connect(postgres, session=True, name="horsies schema")
     try:
-        report = await install(conn, notify=postgres.notify, change_notify=True)
+        if (report := await installed(conn, postgres.notify)) is None:
+            await may_write()
+            report = await install(conn, notify=postgres.notify, change_notify=True)
         await refuse_without_rights(conn, needs)
         is_complete = await limits.are_complete(conn)
     finally:
