@@ -34,10 +34,10 @@ class _Commands(Mapping[str, Any]):
         return self._imported[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
+        return iter(COMMANDS)
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(COMMANDS)
 
 
 class _Group(TyperGroup):
@@ -48,7 +48,7 @@ class _Group(TyperGroup):
         self.commands = _Commands()  # type: ignore[assignment]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        width = max(map(len, _PLACES))
+        width = max(map(len, COMMANDS))
         for heading, group in GROUPS.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), short) for name, (_, short) in group.items()])
@@ -111,11 +111,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 HEADINGS = {heading: tuple(group) for heading, group in GROUPS.items()}
-_PLACES = {name: place for group in GROUPS.values() for name, place in group.items()}
+COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 
 def _import_command(name: str) -> Any:
-    place, short_help = _PLACES[name]
+    place, short_help = COMMANDS[name]
     module, _, attribute = place.partition(":")
     gc.disable()  # collections take a tenth of the time of an import, and find nothing
     try:
