@@ -4,18 +4,20 @@ successor.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from horsies.core.worker.service import Worker
 from tests.e2e.killing import MORTAL, begun, lines, outcomes, send
 from tests.support import eventually
-from tests.worker_support import Rows, running_worker
+from tests.worker_support import Rows, WorkerProcess, running_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -69,6 +71,22 @@ async def test_w41_the_death_of_the_fork_server_is_named_as_the_cause(
     said = [record.getMessage() for record in caplog.records if cause in record.getMessage()]
     assert sum(line.startswith(cause) for line in said) == 1, said
     assert sum(line.startswith("child process horsies-child-") for line in said) == 3, said
+
+
+async def test_w41_the_worker_command_replaces_the_fork_server_that_it_has_forked(
+    mortal: Any, database_url: str
+) -> None:
+    module = mortal()
+    with WorkerProcess(database_url, locator=MORTAL) as worker:
+        assert (await (await send(module.hold, "before", 0)).get_async(timeout_ms=30_000)).is_ok()
+        [forked] = psutil.Process(worker.process.pid).children()
+        assert forked.name() == "horsies-forks"
+        forked.kill()
+        assert (await (await send(module.hold, "after", 0)).get_async(timeout_ms=30_000)).is_ok()
+        [started] = psutil.Process(worker.process.pid).children()
+        assert "forkserver.py" in " ".join(started.cmdline())
+        code, output = await asyncio.to_thread(worker.stop)
+    assert code == 0, output
 
 
 async def all_slots_free(worker: Worker) -> None:

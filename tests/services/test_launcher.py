@@ -242,3 +242,34 @@ def test_w54_a_child_dies_even_if_fork_server_and_supervisor_are_killed_together
         os.kill(server, signal.SIGKILL)
         supervisor.kill()
         eventually_sync(lambda: not is_alive(child), timeout=5)
+
+
+EARLY = """
+import sys, threading
+from horsies.core.child.forkserver import fork_server
+if sys.argv[1:] == ["with a thread"]:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+server = fork_server()
+print(None if server is None else server.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_w54_a_forked_server_ends_with_a_supervisor_that_never_used_it() -> None:
+    command = [sys.executable, "-c", EARLY]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        pid = int(supervisor.stdout.readline())
+        assert os.getsid(pid) == pid, "Ctrl-C in a terminal does not reach it"
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)  # these are for the supervisor
+        eventually_sync(lambda: psutil.Process(pid).name() == "horsies-forks")
+        assert is_alive(pid)
+        supervisor.kill()
+        eventually_sync(lambda: not is_alive(pid), timeout=5)
+
+
+def test_w41_a_process_with_threads_is_not_forked() -> None:
+    command = [sys.executable, "-c", EARLY, "with a thread"]
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n"

@@ -106,6 +106,8 @@ def fork_server() -> ForkedServer | None:
 
 def _become_server(control_fd: int, supervisor: int) -> NoReturn:
     try:
+        for sig in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(sig, _noted)
         os.setsid()  # Ctrl-C in a terminal reaches only the supervisor
         _close_all_but(control_fd)
         nothing = os.open(os.devnull, os.O_RDONLY)
