@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +17,7 @@ from psycopg.rows import dict_row
 
 from horsies import Horsies
 from horsies.core.worker.config import WorkerConfig
+from horsies.core.worker.launcher import Launcher
 from horsies.core.worker.service import Worker
 from tests import warm_start
 from tests.support import eventually
@@ -30,19 +31,31 @@ BASIC = f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app"
 async def running_worker(app: Horsies, **settings: Any) -> AsyncIterator[Worker]:
     """A worker in this event loop, with real children; stopped, and seen to end well, afterwards. It has one child that
     runs one task at a time, unless the settings say otherwise: tests must not depend on the machine."""
-    worker = Worker(app, WorkerConfig(**{"app_locator": BASIC, "imports": (), **ONE_AT_A_TIME, **settings}))
-    running = asyncio.create_task(worker.run())
-    try:
-        yield worker
-    finally:
-        worker.request_stop()
+    config = WorkerConfig(**{"app_locator": BASIC, "imports": (), **ONE_AT_A_TIME, **settings})
+    with warm_launcher() as launcher:
+        worker = Worker(app, config, launcher=launcher)
+        running = asyncio.create_task(worker.run())
         try:
-            async with asyncio.timeout(20):
-                await running
-        except TimeoutError:
+            yield worker
+        finally:
             worker.request_stop()
-            await running
-            raise
+            try:
+                async with asyncio.timeout(20):
+                    await running
+            except TimeoutError:
+                worker.request_stop()
+                await running
+                raise
+
+
+@contextlib.contextmanager
+def warm_launcher() -> Iterator[Launcher]:
+    forked = warm_start.fork_server()
+    try:
+        yield Launcher(forked)
+    finally:
+        if forked is not None:
+            forked.close()
 
 
 class WorkerProcess:

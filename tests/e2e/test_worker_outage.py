@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from horsies import TaskHandle
-from horsies.core import embedded
+from horsies.core import embedded, events
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
 from tests.e2e.conftest import load
@@ -133,8 +133,11 @@ async def test_w61_children_lost_while_it_waits_for_its_database_are_replaced(
     basic, home = own_server
     handle = await send(basic.add, 2, 3)
     await asyncio.to_thread(embedded.stop, home)
+    ready = asyncio.Event()
+    unsubscribe = events.subscribe(lambda name, _: ready.set() if name == "child.ready" else None)
     async with running_worker(basic.app):
-        await eventually(lambda: "schema: database error" in caplog.text, what="its children are ready")
+        await asyncio.wait_for(ready.wait(), 60)
+        unsubscribe()
         for process in psutil.Process().children(recursive=True):
             if process.name().startswith("horsies-child"):
                 process.kill()
