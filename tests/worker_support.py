@@ -31,9 +31,8 @@ BASIC = f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app"
 async def running_worker(app: Horsies, **settings: Any) -> AsyncIterator[Worker]:
     """A worker in this event loop, with real children; stopped, and seen to end well, afterwards. It has one child that
     runs one task at a time, unless the settings say otherwise: tests must not depend on the machine."""
-    config = WorkerConfig(**{"app_locator": BASIC, "imports": (), **ONE_AT_A_TIME, **settings})
     with warm_launcher() as launcher:
-        worker = Worker(app, config, launcher=launcher)
+        worker = make_worker(app, launcher, **settings)
         running = asyncio.create_task(worker.run())
         try:
             yield worker
@@ -46,6 +45,12 @@ async def running_worker(app: Horsies, **settings: Any) -> AsyncIterator[Worker]
                 worker.request_stop()
                 await running
                 raise
+
+
+def make_worker(app: Horsies, launcher: Launcher | None = None, **settings: Any) -> Worker:
+    """The same, to be run by the test; without a launcher of the test, it must be run."""
+    config = WorkerConfig(**{"app_locator": BASIC, "imports": (), **ONE_AT_A_TIME, **settings})
+    return Worker(app, config, launcher=launcher or Launcher(warm_start.fork_server()))
 
 
 @contextlib.contextmanager

@@ -40,7 +40,11 @@ async def _read_marks() -> int:
         return int(row[0])
 
 
-@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT], ids=lambda sig: sig.name)
+@pytest.mark.parametrize(
+    "sig",
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow("the same story with another signal"))],
+    ids=lambda sig: sig.name,
+)
 def test_x21_a_server_stops_while_requests_wait(database_url: str, sig: signal.Signals) -> None:
     with Uvicorn(SERVED, DATABASE_URL=database_url) as server:
         task = httpx.post(f"{server.url}/tasks/21").json()

@@ -11,7 +11,7 @@ import pytest
 from horsies import OperationalErrorCode, OutcomeCode, TaskHandle
 from horsies.core.models.tasks import ContractCode
 from tests.e2e.conftest import load
-from tests.worker_support import ONE_AT_A_TIME, ROOT, Rows, running_worker
+from tests.worker_support import ROOT, Rows, make_worker, running_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -215,13 +215,9 @@ async def test_w30a_a_sync_task_takes_the_whole_child(basic: Any, traces: Path) 
 
 
 async def test_w81_run_once_processes_what_is_claimable_and_returns(basic: Any, rows: Rows) -> None:
-    from horsies.core.worker.config import WorkerConfig
-    from horsies.core.worker.service import Worker
-    from tests.worker_support import BASIC
-
     handles = [await send(basic.add, n, n) for n in range(20)]
     later = (await basic.add.schedule_async(3600, 1, 1)).unwrap()
-    assert await Worker(basic.app, WorkerConfig(app_locator=BASIC, **ONE_AT_A_TIME)).run_once() == 0
+    assert await make_worker(basic.app).run_once() == 0
     assert [(await result_of(handle)).unwrap() for handle in handles] == [2 * n for n in range(20)]
     assert await rows.status(later.task_id) == "PENDING"
     assert await rows.all("SELECT * FROM horsies_workers") == []
