@@ -13,6 +13,7 @@ import functools
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -29,32 +30,40 @@ from horsies.core.child import forkserver
 ROOT = Path(__file__).resolve().parent.parent
 COLD_VARIABLE = "HORSIES_TEST_COLD"
 HORSIES, DOOMED = "horsies.cli.main", "horsies.testing.doomed"
-PROGRAMS = (HORSIES, DOOMED, "horsies.cli.worker", "horsies.core.worker.service")  # what many processes import
+# What processes import, and what some commands import later: the warm process does before it forks the first of them.
+PROGRAMS = (HORSIES, DOOMED, "horsies.cli.worker", "horsies.core.worker.service")
+OF_COMMANDS = {"mcp": ("horsies.mcp.program",), "web": ("horsies.cli.web_server", "uvicorn.protocols.http.h11_impl")}
 LARGEST_REQUEST = 1 << 17
 
 
 def start(
     args: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], program: str = HORSIES, **streams: Any
 ) -> subprocess.Popen[str]:
-    """`python -m horsies args…` in a session of its own, or the function `main` of another module."""
+    """`python -m horsies args…` in a session of its own; or another program, which is the function `main` of a module,
+    or a file."""
     if _must_be_cold(env):
-        command = ["-m", "horsies"] if program == HORSIES else ["-c", f"from {program} import main; main()"]
-        command = [sys.executable, *command, *args]
+        command = [sys.executable, *_cold(program), *args]
         return subprocess.Popen(command, cwd=cwd, env=env, text=True, start_new_session=True, **streams)
     return _WarmProcess((program, *args), cwd=cwd, env=env, text=True, **streams)
 
 
 def run(
-    args: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], timeout: float
+    args: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], timeout: float, program: str = HORSIES
 ) -> subprocess.CompletedProcess[str]:
     """The same, to its end."""
-    with start(args, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with start(args, cwd=cwd, env=env, program=program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:
             process.kill()
             raise
         return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+
+def _cold(program: str) -> list[str]:
+    if program.endswith(".py"):
+        return [program]
+    return ["-m", "horsies"] if program == HORSIES else ["-c", f"from {program} import main; main()"]
 
 
 def fork_server() -> forkserver.ForkedServer | None:
@@ -195,17 +204,25 @@ def serve(requests: socket.socket) -> Callable[[], None]:
             message, files, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 5)
             if not message:
                 os._exit(0)  # the tests have ended
+            request = json.loads(message)
+            _import_early(request)
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 for number in (requests, ended, wake):
                     number.close()
-                return functools.partial(_become, here, json.loads(message), files, tuple(running.values()))
+                return functools.partial(_become, here, request, files, tuple(running.values()))
             running[pid] = files.pop(3)
             for number in files:
                 os.close(number)
             requests.send(str(pid).encode())
         _pass_on_ends(running)
+
+
+def _import_early(request: dict[str, Any]) -> None:
+    if request["program"] == HORSIES:
+        for module in OF_COMMANDS.get(next(iter(request["args"]), ""), ()):
+            importlib.import_module(module)
 
 
 def _pass_on_ends(running: dict[int, int]) -> None:
@@ -231,9 +248,14 @@ def _become(warm: int, request: dict[str, Any], files: list[int], others: tuple[
     if request["program"] is None:
         forkserver._become_server(files[4], warm)
     os.setsid()
-    sys.argv = ["horsies", *request["args"]]
-    sys.path[0] = os.getcwd()
-    importlib.import_module(request["program"]).main()
+    program = request["program"]
+    sys.argv = [program if program.endswith(".py") else "horsies", *request["args"]]
+    if program.endswith(".py"):
+        sys.path[0] = str(Path(program).parent)
+        runpy.run_path(program, run_name="__main__")
+    else:
+        sys.path[0] = os.getcwd()
+        importlib.import_module(program).main()
 
 
 if __name__ == "__main__":
