@@ -73,7 +73,7 @@ async def test_w51_a_claim_under_way_when_the_stop_comes_is_handed_back(
     )
     async with running_worker(basic.app, processes=2):
         if busy:
-            await send(basic.nap, 4, "busy")
+            await send(basic.nap, 2, "busy")
             await begun(traces, "busy")
         await insert(rows, ("t", "noop", "{}", 50))
         await eventually(lambda: rows.all("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"))
@@ -289,7 +289,7 @@ async def test_w72_a_row_that_somebody_keeps_locked_stops_neither_heartbeats_nor
 ) -> None:
     count = "SELECT count(*) AS n FROM horsies_heartbeats WHERE task_id = %s"
     async with running_worker(basic.app, processes=2):
-        locked, other = await send(basic.nap, 1, "locked"), await send(basic.nap, 9, "other")
+        locked, other = await send(basic.nap, 1, "locked"), await send(basic.nap, 60, "other")
         await begun(traces, "locked")
         await begun(traces, "other")
         async with await psycopg.AsyncConnection.connect(database_url) as db:
@@ -302,6 +302,7 @@ async def test_w72_a_row_that_somebody_keeps_locked_stops_neither_heartbeats_nor
                 return bool(now["n"] >= before["n"] + 4)
 
             await eventually(three_more, what="the other task's heartbeats go on")
+            (traces / "other.go").touch()
             await rows.until(other.task_id, "COMPLETED")
             await db.rollback()
         await rows.until(locked.task_id, "COMPLETED")

@@ -76,11 +76,12 @@ async def test_l14_a_crash_is_retried_where_the_policy_lists_it(basic: Any, rows
 
 async def test_w36_the_siblings_of_a_dead_child_notice_nothing(basic: Any, rows: Rows, traces: Path) -> None:
     async with running_worker(basic.app, processes=2):
-        calm = await send(basic.nap, 1.5, "calm")
+        calm = await send(basic.nap, 60, "calm")
         pid = await begun(traces, "calm")
         doomed = await send(basic.nap, 60, "doomed")
         os.kill(await begun(traces, "doomed"), signal.SIGKILL)
         assert (await result_of(doomed)).unwrap_err().error_code is OperationalErrorCode.WORKER_CRASHED
+        (traces / "calm.go").touch()
         assert (await result_of(calm)).unwrap() == pid
     assert len(await rows.attempts(calm.task_id)) == 1
 
@@ -107,7 +108,7 @@ async def test_w25a_tasks_behind_a_long_one_are_taken_back(basic: Any, rows: Row
         await rows.all(
             "INSERT INTO horsies_tasks (id, task_name, kwargs, priority)"
             " SELECT 'n' || n, 'noop', '{}', 50 FROM generate_series(1, 60) n"
-            " UNION ALL SELECT 'long', 'nap', '{\"seconds\": 8, \"name\": \"long\"}', 40 RETURNING id"
+            " UNION ALL SELECT 'long', 'nap', '{\"seconds\": 60, \"name\": \"long\"}', 40 RETURNING id"
         )
         await begun(traces, "long")
 
@@ -117,6 +118,7 @@ async def test_w25a_tasks_behind_a_long_one_are_taken_back(basic: Any, rows: Row
 
         await eventually(others_done, what="everything but the long task is done")
         assert await rows.status("long") == "RUNNING"
+        (traces / "long.go").touch()
         await rows.until("long", "COMPLETED")
 
 
@@ -136,12 +138,13 @@ async def test_t30_a_task_over_its_limit_is_stopped_and_its_child_lives(basic: A
 
 async def test_t30_code_that_will_not_stop_is_killed_with_its_child_only(basic: Any, rows: Rows, traces: Path) -> None:
     async with running_worker(basic.app, processes=2):
-        calm = await send(basic.nap, 4, "calm")
+        calm = await send(basic.nap, 60, "calm")
         await begun(traces, "calm")
         handle = await send(basic.slow, "stubborn", True)
         pid = await begun(traces, "stubborn")
         assert (await result_of(handle)).unwrap_err().error_code is OutcomeCode.TASK_TIMEOUT
         await eventually(lambda: not psutil.pid_exists(pid))
+        (traces / "calm.go").touch()
         assert (await result_of(calm)).is_ok()
     assert [a["outcome"] for a in await rows.attempts(handle.task_id)] == ["FAILED"]
     assert len(await rows.attempts(calm.task_id)) == 1
@@ -199,10 +202,11 @@ async def test_l19_a_running_task_is_cancelled_only_if_asked_and_its_code_stops(
 
 async def test_l19_cancelling_one_async_task_leaves_its_neighbours(basic: Any, rows: Rows, traces: Path) -> None:
     async with running_worker(basic.app, concurrency=2):
-        doomed, calm = await send(basic.anap, 60, "doomed"), await send(basic.anap, 2, "calm")
+        doomed, calm = await send(basic.anap, 60, "doomed"), await send(basic.anap, 60, "calm")
         await begun(traces, "doomed")
         await begun(traces, "calm")
         assert (await doomed.cancel_async(include_running=True)).is_ok()
+        (traces / "calm.go").touch()
         assert (await result_of(calm)).is_ok()
     assert await rows.status(doomed.task_id) == "CANCELLED"
 
