@@ -7,7 +7,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -61,6 +63,43 @@ def warm_launcher() -> Iterator[Launcher]:
     finally:
         if forked is not None:
             forked.close()
+
+
+class SharedWorker:
+    """A worker of this process in a thread, for tests that have event loops of their own."""
+
+    def __init__(self, app: Horsies, **settings: Any) -> None:
+        self._app, self._settings = app, settings
+        self._thread = ThreadPoolExecutor(1)
+        self._ready = Future[str]()
+        self._stop = threading.Event()
+
+    @property
+    def worker_id(self) -> str:
+        return self._ready.result()
+
+    @property
+    def is_running(self) -> bool:
+        return not self._done.done()
+
+    def start(self) -> None:
+        """Return when it serves."""
+        self._done = self._thread.submit(asyncio.run, self._run())
+        wait([self._ready, self._done], timeout=60, return_when=FIRST_COMPLETED)
+        if self._done.done():
+            self._done.result()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._done.result()
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        rows = Rows(self._app.config.broker.database_url.get_secret_value())
+        async with running_worker(self._app, **self._settings) as worker:
+            await eventually(lambda: rows.all("SELECT FROM horsies_worker_states"), what="the worker serves")
+            self._ready.set_result(worker.worker_id)
+            await asyncio.to_thread(self._stop.wait)
 
 
 class WorkerProcess:
