@@ -31,7 +31,6 @@ from psycopg import AsyncConnection, sql
 
 from horsies.core import logs
 from tests import given_server
-from tests.heavy import VARIABLE as HEAVY_VARIABLE
 from tests.leaks import Watch
 
 # The machine may be busy with other things: how long an example takes says nothing.
@@ -83,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if SERVER_VARIABLE in os.environ:
         return
     _clear_away_killed_runs()
-    directory = tempfile.mkdtemp(prefix=PREFIX, dir=servers_home())
+    directory = tempfile.mkdtemp(prefix=PREFIX, dir=servers_home(config.getoption("--slow")))
     os.chmod(directory, 0o711)  # run by root, the server is another user's and must get through
     os.environ[SERVER_VARIABLE] = directory
     os.environ["HORSIES_RUNTIME_DIR"] = str(Path(directory) / "runtime")  # for the start journals of workers
@@ -136,10 +135,10 @@ def _imports_as_they_were(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             del sys.modules[name]
 
 
-def servers_home() -> Path:
+def servers_home(is_slow_run: bool = False) -> Path:
     """Where the directory of the server is made. The tests that fill tables with a million rows stay on the disk."""
     with contextlib.suppress(OSError):
-        if not os.environ.get(HEAVY_VARIABLE) and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
+        if not is_slow_run and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
             tempfile.TemporaryFile(dir=MEMORY).close()
             return MEMORY
     return Path(tempfile.gettempdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -164,11 +165,13 @@ def test_x20_priority_and_time_are_ours(shop: str, tasks: Any) -> None:
     ids = [tasks.welcome.using(priority=level).enqueue("x").id for level in (-100, -1, 0, 1, 100)]
     found = dict(rows(shop, "SELECT id, priority FROM horsies_tasks"))
     assert [found[one] for one in ids] == [100, 50, 50, 49, 1]
+    began = monotonic()
     deferred = tasks.welcome.using(run_after=later).enqueue("x")
+    took = monotonic() - began
     drain()
     deferred.refresh()
     assert deferred.status == "READY"
-    assert abs((tasks.welcome.get_result(deferred.id).task.run_after - later).total_seconds()) < 1
+    assert abs((tasks.welcome.get_result(deferred.id).task.run_after - later).total_seconds()) < 1 + took
 
 
 def test_x20_a_copy_for_another_backend_has_its_options(shop: str, tasks: Any) -> None:
@@ -189,9 +192,11 @@ def test_x20_a_time_without_a_zone_is_in_that_of_the_project(shop: str, tasks: A
 
     due = datetime.now(UTC) + timedelta(hours=1)
     with override_settings(USE_TZ=False, TIME_ZONE="Asia/Tokyo"):
+        began = monotonic()
         tasks.welcome.using(run_after=due.astimezone(ZoneInfo("Asia/Tokyo")).replace(tzinfo=None)).enqueue("x")
+        took = monotonic() - began
     [(found,)] = rows(shop, "SELECT enqueued_at FROM horsies_tasks")
-    assert abs((found - due).total_seconds()) < 1
+    assert abs((found - due).total_seconds()) < 1 + took
 
 
 def test_x20_unknown_options_of_the_backend_are_errors_of_check(tasks: Any) -> None:

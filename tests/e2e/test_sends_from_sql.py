@@ -15,6 +15,8 @@ from tests.psql_support import psql
 from tests.support import eventually
 from tests.worker_support import ROOT, Rows, WorkerProcess, running_worker
 
+OTHER_NAMES = ("a b", "A.B", "my-app", "a$$b", "a'b", "select")
+OTHERS = pytest.mark.slow("more names of the same kind")
 pytestmark = pytest.mark.e2e
 
 
@@ -66,7 +68,7 @@ async def test_x40_plain_psql_a_trigger_and_early_tasks(basic: Any, database_url
         assert (cancelled["status"], cancelled["value"]) == ("CANCELLED", None) and cancelled["error_code"]
 
 
-@pytest.mark.parametrize("name", ["Tenant", "a b", "A.B", "my-app", 'a"b', "a$$b", "a'b", "select"])
+@pytest.mark.parametrize("name", ["Tenant", 'a"b', *(pytest.param(name, marks=OTHERS) for name in OTHER_NAMES)])
 async def test_d01_x40_tables_in_a_schema_whose_name_needs_quotes(empty_database_url: str, name: str) -> None:
     async with await AsyncConnection.connect(empty_database_url, autocommit=True) as conn:
         schema = sql.Identifier(name)

@@ -18,6 +18,7 @@ from tests.fenced_support import LOCATOR, begun, in_thread, send, stopped, trace
 from tests.support import eventually
 from tests.worker_support import Rows, WorkerProcess, running_worker
 
+TICKS_OF_A_SECOND = 50  # a clock would count the time that a busy machine gives to others
 pytestmark = pytest.mark.e2e
 
 
@@ -77,8 +78,8 @@ async def test_r56_a_whole_worker_that_goes_on_after_a_pause_changes_nothing(
                 with contextlib.suppress(ProcessLookupError):  # its parent, which goes on, may have ended it already
                     os.kill(pid, signal.SIGCONT)
             await eventually(lambda: not psutil.pid_exists(child), what="the end of the child that was stopped")
-        last = max(trace.at for trace in traces_of(traces, "code") if trace.pid == child)
-        assert last - continued < 1.0, "a child may run on for at most a second after it continues"
+        ticks = [trace for trace in traces_of(traces, "code") if trace.pid == child and trace.at > continued]
+        assert len(ticks) <= TICKS_OF_A_SECOND, "a child may run on for at most a second after it continues"
         assert await is_back(rows, registered["worker_id"])
         code, output = await in_thread(old.stop)
     assert code == 0, output
