@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from horsies.core.recovery.hooks import NoHooks
 from horsies.core.recovery.reaper import Reaper
 from horsies.core.recovery.sweep import sweep
 from horsies.core.worker.fence import Pulse
+from tests import warm_start
 from tests.recovery_support import hasty
 from tests.worker_support import ROOT
 
@@ -30,12 +32,12 @@ SWEEPING = WorkerRecoveryConfig(heartbeat_interval=1, sweep_threshold=2, recover
 @contextmanager
 def a_crowd(url: str, processes: int, *, reapers: int, sweepers: int) -> Iterator[list[subprocess.Popen[str]]]:
     """So many processes, begun at the same moment when all are connected."""
-    command = [sys.executable, "-m", "tests.e2e.crowd", url, str(reapers), str(sweepers)]
+    args = (url, str(reapers), str(sweepers))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with ExitStack() as stack:
         crowd = []
         for _ in range(processes):
-            process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
+            process = warm_start.start(args, program=__file__, cwd=ROOT, env=os.environ, **pipes)
             stack.enter_context(process)
             stack.callback(process.kill)
             crowd.append(process)
