@@ -88,12 +88,16 @@ async def test_w61_a_cut_at_any_statement_loses_and_repeats_nothing(
 ) -> None:
     """Before the server gets it, and after it has done it. The outages are shorter than the thresholds."""
     app = fenced(SWEEPING="10", RUNNING_MS="10000")
+    app.app.config = app.app.config.model_copy(update={"prefetch_buffer": 2, "claim_lease_ms": 30_000})
     handles = {}
     async with network(database_url) as net, running_worker(app.app, app_locator=LOCATOR, dsn=net.url):
         await (await send(app.where)).get_async(timeout_ms=30_000)
         for statement, is_heard in CUTS:
             name = f"{statement} {is_heard}".replace("/", " ")
             cut = net.cut_at(load(statement).split("%")[0], is_heard=is_heard)
+            if statement == "tasks/start":  # an idle child's task would start with its claim
+                handles[f"before {name}"] = await send(app.tick, f"before {name}", 0.5)
+                await begun(traces, f"before {name}")
             handles[name] = await send(app.tick, name, 2.5 if "heartbeat" in name else 0.1)
             await eventually(cut.is_set, what=f"a cut at {name}")
             net.mend()
