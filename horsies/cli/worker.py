@@ -155,6 +155,8 @@ def worker(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the worker itself handles SIGTERM
     try:
         forked = forkserver.fork_server() if context.obj.is_program else None
+        if forked is not None:
+            log.debug("fork server started")
         if metrics_port is not None:
             refuse_without_metrics()
         app = locate.load_app(module)
