@@ -83,12 +83,13 @@ docs: $(call with,docs) ## write the generated pages again and build the site, b
 dev: $(call with,develop) ## install everything for work on horsies into .venv
 
 # ONLY=drain,latency REPEAT=5 TASKS=50000 PG=max_wal_size=4GB JSON=1; DOC=1 writes the table into docs/performance.md.
+# AGAINST=DIR ROUNDS=5 compares with the checkout in DIR, which has its own .venv: ratios of startup, drain, latency, send.
 # ONLY=scale ROWS=10000000 WORKERS=16 for docs/scale.md, ONLY=scale.caps or ONLY=web for a part of it.
-bench: $(call with,embedded uvloop $(if $(findstring scale,$(ONLY)),bench web) $(if $(findstring web,$(ONLY)),web)) ## measure every figure of docs/performance.md, about seven minutes
+bench: $(call with,embedded uvloop dev web $(if $(findstring scale,$(ONLY)),bench)) ## measure every figure of docs/performance.md, about seven minutes
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(TASKS),--tasks $(TASKS)) \
 		$(if $(REPEAT),--repeat $(REPEAT)) $(foreach setting,$(PG),--pg $(setting)) \
 		$(if $(ROWS),--rows $(ROWS)) $(if $(WORKERS),--workers $(WORKERS)) \
-		$(if $(JSON),--json) $(if $(DOC),--doc)
+		$(if $(JSON),--json) $(if $(DOC),--doc) $(if $(AGAINST),--against $(AGAINST)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # Which statements take the server's time. SHAPE=drain, or fan_out, roots, mapped, chain, diamonds of workflows; SIZE=10000
 profile: $(call with,embedded uvloop) ## show which statements a drain or a workflow spends the server's time on
