@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.peers import figures, install
 from benchmarks.peers.catalog import CONTENDERS, OURS, Contender, described, processes, worker_command
-from benchmarks.peers.figures import Figure, Latency, Samples
+from benchmarks.peers.figures import Begin, Figure, Latency, Samples
 from benchmarks.peers.marks import Marks
 
 ROOT = Path(__file__).parents[2]
@@ -69,9 +69,25 @@ def test_texts_have_the_digits_that_mean_something() -> None:
     ]
 
 
+def test_starts_are_compared_within_a_round() -> None:
+    ours = {1: Begin(0.8, 0.5, 0.2, 80.0), 2: Begin(1.6, 0.5, 0.4, 80.0)}
+    first, cpu, imported, memory = figures.begins({1: Begin(0.4, 0.1, 0.1, 40.0), 2: Begin(0.8, 0.1, 0.2, 20.0)}, ours)
+    assert first is not None and memory is not None
+    assert (figures.start_text(first, 2), figures.ratio_text(first)) == ("0.60 (0.40–0.80)", "0.5")
+    assert (figures.start_text(memory, 0), figures.ratio_text(memory)) == ("30 (20–40)", "0.38")
+    assert cpu is not None and imported is not None
+    assert figures.begins({}, ours) == (None,) * 4
+
+
 def test_the_page_tells_figures_settings_and_traits() -> None:
     samples = {
-        OURS: Samples(drain={1: 20_000.0}, bulk={1: 30_000.0}, starts={1: [0.002]}, ends={1: [0.004]}),
+        OURS: Samples(
+            drain={1: 20_000.0},
+            bulk={1: 30_000.0},
+            starts={1: [0.002]},
+            ends={1: [0.004]},
+            begin={1: Begin(0.7, 0.5, 0.25, 80.4)},
+        ),
         "pgqueuer": Samples(drain={1: 30_000.0}, starts={1: [0.01]}, ends={1: [0.02]}),
         "horsies_strict": Samples(drain={1: 1_500.0}),
     }
@@ -87,7 +103,7 @@ def test_the_page_tells_figures_settings_and_traits() -> None:
     assert f"| horsies | {contender(OURS).traits.isolation} |" in text
     assert text.count(contender(OURS).traits.fence) == 1, "the second way to run a system has the same traits"
     tables = [line for line in text.splitlines() if line.startswith("|")]
-    assert [line.count("|") for line in tables] == [8] * 5 + [6] * 4 + [4] * 5 + [7] * 4
+    assert [line.count("|") for line in tables] == [8] * 5 + [6] * 4 + [10] * 3 + [4] * 5 + [7] * 4
 
 
 def test_every_figure_is_in_the_json() -> None:

@@ -320,6 +320,7 @@ class Worker:
         self._claimer.mark.notify, has_all_limits = await install_schema(
             self.plan.postgres, self.plan.needs, partial(asyncio.shield, app_is_checked)
         )
+        log.debug("schema checked")
         if not has_all_limits:
             self._upgrade = asyncio.create_task(add_limits(self.plan.postgres))
 
