@@ -130,7 +130,7 @@ def publish(bench: Bench, options: argparse.Namespace) -> None:
 def draw(bench: Bench, targets: Sequence[Path]) -> None:
     """The picture of what was measured at several sizes."""
     if importlib.util.find_spec("matplotlib") is None:
-        bench.console.print('There is no picture, because matplotlib is missing: pip install "horsies[bench]".')
+        bench.console.print("There is no picture, because matplotlib is missing: pip install matplotlib")
         return
     from benchmarks.scale import plot
 

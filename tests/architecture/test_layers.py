@@ -9,7 +9,18 @@ from tests.architecture.source import imported_modules, modules
 # Folders from the bottom to the top; a module may import from its own row and from those before it. The longest prefix
 # decides. The worker stands above the application because it runs one; the application does not know of it.
 LAYERS = (
-    ("values", ("core.types", "core.text", "core.errors", "core.models", "core.exception_mapper")),
+    (
+        "values",
+        (
+            "core.types",
+            "core.text",
+            "core.errors",
+            "core.distribution",
+            "core.libpq",
+            "core.models",
+            "core.exception_mapper",
+        ),
+    ),
     ("log and trace", ("core.events", "core.logs", "core.tracing", "core.otel")),
     ("values as JSON", ("core.codec",)),
     ("what a task is", ("core.tasks", "core.hooks")),

@@ -16,7 +16,6 @@ KNOWN_HOSTS = {
     "example.com",
     "example.org",
     "docs.python.org",
-    "github.com",  # the project's own home
     "json-schema.org",
     "keepachangelog.com",
     "packaging.python.org",
@@ -27,7 +26,6 @@ KNOWN_HOSTS = {
     "www.w3.org",  # the namespace of SVG
     "www.rfc-editor.org",
 }
-HOME = "horsies/horsies"
 ADDRESS = re.compile(r"\b(?:https?|git|ssh|ftp)" + r"://(?:[^\s/@]*@)?([\w.-]+)")
 HOME_OF_SOMEONE = re.compile(r"(?<![\w.~:])/" + r"(?:(?:work|home|Users|mnt|srv)/\w|root/\.)")
 INDEX_OPTION = re.compile(r"--(?:extra-)?index" + r"-url|--find" + r"-links|--trusted" + r"-host")
@@ -48,11 +46,6 @@ def test_constraints_are_plain_pins() -> None:
         here = [pin for pin in pins if pin.marker is None or pin.marker.evaluate({"python_version": python})]
         names = [canonicalize_name(pin.name) for pin in here]
         assert len(names) == len(set(names)), f"a name is pinned twice for Python {python}"
-
-
-def test_the_only_address_at_github_is_our_own() -> None:
-    places = re.compile(r"https:" + r"//github[.]com/([^\s\"'`)>\]]*)")
-    assert [f"{name}:{line}" for name, line, match in lines_with(places) if not match[1].startswith(HOME)] == []
 
 
 def test_no_address_of_a_server() -> None:

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 # The oldest that we accept, that of Debian 12, and the first of each later series.
 PYTHONS = ("3.11.0", "3.11.2", "3.12.0", "3.13.0", "3.14.0")
-OURS = "horsies"
+OURS = "horsies-pg"
 VARIABLE = "HORSIES_TEST_INSTALL"
 
 asks_the_index = pytest.mark.skipif(
