@@ -2,13 +2,14 @@
 public index belongs to another project; the module, the command and the tables are called `horsies` (E-01).
 
 Every message that names the distribution takes its name from here. `importlib.metadata` is imported only where it is
-needed: it takes longer to load than `horsies --help` takes altogether.
+needed: loading it takes a hundred times as long as the check.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ MODULE = "horsies"  # also the name of the other distribution, and our own befor
 ROOT = Path(__file__).resolve().parents[2]  # what is imported as `horsies` is in this directory
 UNKNOWN = "unknown"  # the version of a source tree that is not installed
 DIRECT_URL = "direct_url.json"
-_METADATA = (".dist-info", ".egg-info")
+_OTHER = re.compile(rf"{MODULE}-\d.*\.(?:dist|egg)-info", re.IGNORECASE)
 _WITH_PACKAGES = ("site-packages", "dist-packages")
 
 
@@ -84,7 +85,7 @@ def _others() -> Iterator[Path]:
         except OSError:
             continue
         for name in names:
-            if name.lower().startswith(f"{MODULE}-") and name.endswith(_METADATA):
+            if _OTHER.fullmatch(name):
                 yield Path(place, name)
 
 

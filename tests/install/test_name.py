@@ -62,6 +62,7 @@ def test_e01_our_package_alone_or_a_source_tree_is_fine(site: Path) -> None:
     put(site, "horsies-pg", url=HERE)
     assert refusal() is None and distribution.version() == "0.9"
     put(site, "horsies-cookbook")  # another name that begins like ours
+    (site / "horsies-cookbook-1.egg-info").touch()
     assert refusal() is None
 
 
