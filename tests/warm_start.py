@@ -1,47 +1,57 @@
-"""The `horsies` command without the time that its import takes: a process that has imported it forks for each command.
+"""Processes without the time that the import of the library takes: a process that has imported it forks each of them.
 
 What runs is a real process, with its own arguments, environment, directory, streams and session; only the start of the
-interpreter and the import of the library are shared. Hundreds of commands would otherwise spend more time on importing
-than on what they are tested for. A command whose environment concerns the interpreter is started from nothing, and so
-is every command if HORSIES_TEST_COLD is set.
+interpreter and the import of the library are shared. Hundreds of commands, and the fork servers of hundreds of workers,
+would otherwise spend more time on importing than on what they are tested for. A process whose environment concerns the
+interpreter is started cold, and so is every process if HORSIES_TEST_COLD is set.
 """
 
 from __future__ import annotations
 
-import array
 import contextlib
 import functools
-import gc
+import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from horsies.core.child import forkserver
+
 ROOT = Path(__file__).resolve().parent.parent
 COLD_VARIABLE = "HORSIES_TEST_COLD"
+HORSIES, DOOMED = "horsies.cli.main", "horsies.testing.doomed"
+# What processes import, and what some commands import later: the warm process does before it forks the first of them.
+PROGRAMS = (HORSIES, DOOMED, "horsies.cli.worker", "horsies.core.worker.service")
+OF_COMMANDS = {"mcp": ("horsies.mcp.program",), "web": ("horsies.cli.web_server", "uvicorn.protocols.http.h11_impl")}
 LARGEST_REQUEST = 1 << 17
 
 
-def start(args: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], **streams: Any) -> subprocess.Popen[str]:
-    """`python -m horsies args…` in a session of its own."""
-    if os.environ.get(COLD_VARIABLE) or _for_the_interpreter(env) != _for_the_interpreter(os.environ):
-        command = [sys.executable, "-m", "horsies", *args]
+def start(
+    args: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], program: str = HORSIES, **streams: Any
+) -> subprocess.Popen[str]:
+    """`python -m horsies args…` in a session of its own; or another program, which is the function `main` of a module,
+    or a file."""
+    if _must_be_cold(env):
+        command = [sys.executable, *_cold(program), *args]
         return subprocess.Popen(command, cwd=cwd, env=env, text=True, start_new_session=True, **streams)
-    return _WarmProcess(args, cwd=cwd, env=env, text=True, **streams)
+    return _WarmProcess((program, *args), cwd=cwd, env=env, text=True, **streams)
 
 
 def run(
-    args: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], timeout: float
+    args: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], timeout: float, program: str = HORSIES
 ) -> subprocess.CompletedProcess[str]:
     """The same, to its end."""
-    with start(args, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with start(args, cwd=cwd, env=env, program=program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:
@@ -50,9 +60,35 @@ def run(
         return subprocess.CompletedProcess(args, process.returncode, out, err)
 
 
+def _cold(program: str) -> list[str]:
+    if program.endswith(".py"):
+        return [program]
+    return ["-m", "horsies"] if program == HORSIES else ["-c", f"from {program} import main; main()"]
+
+
+def fork_server() -> forkserver.ForkedServer | None:
+    """A fork server for a worker in this process, as if this process had forked it; None if it must start cold. It ends
+    with this process: the warm process, which is its supervisor, does."""
+    if _must_be_cold(os.environ):
+        return None
+    ours, theirs = socket.socketpair()
+    status, status_end = os.pipe()
+    with theirs, contextlib.ExitStack() as opened:
+        opened.callback(os.close, status_end)
+        empty = os.open(os.devnull, os.O_RDONLY)
+        opened.callback(os.close, empty)
+        request = {"program": None, "cwd": os.getcwd(), "env": dict(os.environ)}
+        pid = _server().fork(request, [empty, 1, 2, status_end, theirs.fileno()])
+    return _WarmForkServer(pid, ours, status)
+
+
+def _must_be_cold(env: Mapping[str, str]) -> bool:
+    return bool(os.environ.get(COLD_VARIABLE)) or _for_the_interpreter(env) != _server().interpreter
+
+
 def _for_the_interpreter(env: Mapping[str, str]) -> dict[str, str]:
     """What matters while Python starts or a library is imported, and cannot be changed afterwards."""
-    prefixes = ("PYTHON", "LC_", "LANG", "TERM", "TYPER_", "_TYPER", "LD_")
+    prefixes = ("PYTHON", "LC_", "LANG", "TERM", "TYPER_", "_TYPER", "LD_", "MALLOC_")
     return {name: value for name, value in env.items() if name.startswith(prefixes)}
 
 
@@ -68,7 +104,7 @@ class _WarmProcess(subprocess.Popen[str]):
             empty = os.open(os.devnull, os.O_RDWR)
             opened.callback(os.close, empty)
             files = [empty if number == -1 else number for number in (stdin, stdout, stderr)]
-            request = {"args": list(args), "cwd": str(cwd), "env": dict(env)}
+            request = {"program": args[0], "args": list(args[1:]), "cwd": str(cwd), "env": dict(env)}
             self.pid = _server().fork(request, [*files, theirs])
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
@@ -90,12 +126,39 @@ class _WarmProcess(subprocess.Popen[str]):
             return self.returncode
 
 
+class _WarmForkServer(forkserver.ForkedServer):
+    """Another process has forked it, which passes on its end."""
+
+    def __init__(self, pid: int, control: socket.socket, status: int) -> None:
+        super().__init__(pid, control)
+        self._status = status
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("the fork server", timeout or 0.0)
+            self.returncode = int(os.read(self._status, 20) or b"-9")
+            os.close(self._status)
+        return self.returncode
+
+    def kill(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)  # if it has ended, its pid may be another process's
+        super().kill()
+
+    def close(self) -> None:
+        """End it, if no worker has."""
+        self.control.close()
+        self.wait()
+
+
 class _Server:
     """The process that forks, as seen from the tests."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._turn = threading.Lock()
+        self.interpreter = _for_the_interpreter(os.environ)
         env = {name: value for name, value in os.environ.items() if name != "HORSIES_TEST_DATABASE"}
         with theirs:
             command = [sys.executable, "-m", "tests.warm_start", str(theirs.fileno()), "horsies"]
@@ -126,6 +189,7 @@ def server_pid() -> int | None:
 
 def serve(requests: socket.socket) -> Callable[[], None]:
     """Fork for each request. It returns in the new process only, with what that process is to do."""
+    here = os.getpid()
     ended, wake = socket.socketpair()
     for end in (ended, wake):
         end.setblocking(False)
@@ -137,20 +201,28 @@ def serve(requests: socket.socket) -> Callable[[], None]:
         if ended in ready:
             ended.recv(4096)
         if requests in ready:
-            message, files, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
+            message, files, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 5)
             if not message:
                 os._exit(0)  # the tests have ended
+            request = json.loads(message)
+            _import_early(request)
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 for number in (requests, ended, wake):
                     number.close()
-                return functools.partial(_become, json.loads(message), files, tuple(running.values()))
-            for number in files[:3]:
+                return functools.partial(_become, here, request, files, tuple(running.values()))
+            running[pid] = files.pop(3)
+            for number in files:
                 os.close(number)
-            running[pid] = files[3]
             requests.send(str(pid).encode())
         _pass_on_ends(running)
+
+
+def _import_early(request: dict[str, Any]) -> None:
+    if request["program"] == HORSIES:
+        for module in OF_COMMANDS.get(next(iter(request["args"]), ""), ()):
+            importlib.import_module(module)
 
 
 def _pass_on_ends(running: dict[int, int]) -> None:
@@ -163,24 +235,31 @@ def _pass_on_ends(running: dict[int, int]) -> None:
             del running[pid]
 
 
-def _become(request: dict[str, Any], files: array.array[int] | list[int], others: tuple[int, ...]) -> None:
+def _become(warm: int, request: dict[str, Any], files: list[int], others: tuple[int, ...]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.setsid()
     for number, file in enumerate(files[:3]):
         os.dup2(file, number)
-    for file in (*files, *others):
+    for file in (*files[:4], *others):
         os.close(file)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    sys.argv = ["horsies", *request["args"]]
-    sys.path[0] = os.getcwd()
+    time.tzset()
+    if request["program"] is None:
+        forkserver._become_server(files[4], warm)
+    os.setsid()
+    program = request["program"]
+    sys.argv = [program if program.endswith(".py") else "horsies", *request["args"]]
+    if program.endswith(".py"):
+        sys.path[0] = str(Path(program).parent)
+        runpy.run_path(program, run_name="__main__")
+    else:
+        sys.path[0] = os.getcwd()
+        importlib.import_module(program).main()
 
 
 if __name__ == "__main__":
-    from horsies.cli.main import main
-
-    gc.freeze()
-    become = serve(socket.socket(fileno=int(sys.argv[1])))
-    become()
-    main()
+    for module in PROGRAMS:
+        importlib.import_module(module)
+    forkserver.prepare()
+    serve(socket.socket(fileno=int(sys.argv[1])))()

@@ -7,7 +7,9 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +19,7 @@ from psycopg.rows import dict_row
 
 from horsies import Horsies
 from horsies.core.worker.config import WorkerConfig
+from horsies.core.worker.launcher import Launcher
 from horsies.core.worker.service import Worker
 from tests import warm_start
 from tests.support import eventually
@@ -30,19 +33,73 @@ BASIC = f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app"
 async def running_worker(app: Horsies, **settings: Any) -> AsyncIterator[Worker]:
     """A worker in this event loop, with real children; stopped, and seen to end well, afterwards. It has one child that
     runs one task at a time, unless the settings say otherwise: tests must not depend on the machine."""
-    worker = Worker(app, WorkerConfig(**{"app_locator": BASIC, "imports": (), **ONE_AT_A_TIME, **settings}))
-    running = asyncio.create_task(worker.run())
-    try:
-        yield worker
-    finally:
-        worker.request_stop()
+    with warm_launcher() as launcher:
+        worker = make_worker(app, launcher, **settings)
+        running = asyncio.create_task(worker.run())
         try:
-            async with asyncio.timeout(20):
-                await running
-        except TimeoutError:
+            yield worker
+        finally:
             worker.request_stop()
-            await running
-            raise
+            try:
+                async with asyncio.timeout(20):
+                    await running
+            except TimeoutError:
+                worker.request_stop()
+                await running
+                raise
+
+
+def make_worker(app: Horsies, launcher: Launcher | None = None, **settings: Any) -> Worker:
+    """The same, to be run by the test; without a launcher of the test, it must be run."""
+    config = WorkerConfig(**{"app_locator": BASIC, "imports": (), **ONE_AT_A_TIME, **settings})
+    return Worker(app, config, launcher=launcher or Launcher(warm_start.fork_server()))
+
+
+@contextlib.contextmanager
+def warm_launcher() -> Iterator[Launcher]:
+    forked = warm_start.fork_server()
+    try:
+        yield Launcher(forked)
+    finally:
+        if forked is not None:
+            forked.close()
+
+
+class SharedWorker:
+    """A worker of this process in a thread, for tests that have event loops of their own."""
+
+    def __init__(self, app: Horsies, **settings: Any) -> None:
+        self._app, self._settings = app, settings
+        self._thread = ThreadPoolExecutor(1)
+        self._ready = Future[str]()
+        self._stop = threading.Event()
+
+    @property
+    def worker_id(self) -> str:
+        return self._ready.result()
+
+    @property
+    def is_running(self) -> bool:
+        return not self._done.done()
+
+    def start(self) -> None:
+        """Return when it serves."""
+        self._done = self._thread.submit(asyncio.run, self._run())
+        wait([self._ready, self._done], timeout=60, return_when=FIRST_COMPLETED)
+        if self._done.done():
+            self._done.result()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._done.result()
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        rows = Rows(self._app.config.broker.database_url.get_secret_value())
+        async with running_worker(self._app, **self._settings) as worker:
+            await eventually(lambda: rows.all("SELECT FROM horsies_worker_states"), what="the worker serves")
+            self._ready.set_result(worker.worker_id)
+            await asyncio.to_thread(self._stop.wait)
 
 
 class WorkerProcess:

@@ -11,6 +11,7 @@ emits, so they must do no I/O; a listener that fails is logged and does not affe
     tasks.expired     count, by, names        waiting tasks past their deadline; counts by queue and name
     tasks.unknown     by, names               waiting tasks that failed because nobody knows them (O-31); the same
     workers.swept     workers, tasks          a sweep found dead workers
+    child.ready                               a child process has loaded the app
     child.ended       expected                a child process is gone
 
 `by` is the worker that did it. Several workers may live in one process.

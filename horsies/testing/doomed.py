@@ -28,9 +28,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 from horsies.core import events, locate, logs
 from horsies.core.app import Horsies
+from horsies.core.child import forkserver
 from horsies.core.tasks.moves import Complete, Fail, Move, Retry
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.in_hand import HeldTask
+from horsies.core.worker.launcher import Launcher
 from horsies.core.worker.service import Worker
 from horsies.testing.moments import VARIABLE, Doom, Moment
 
@@ -59,8 +61,8 @@ class WorkerOrder:
 class DoomedWorker(Worker):
     """A worker that says when it is ready, and to which something happens if there is a doom."""
 
-    def __init__(self, app: Horsies, config: WorkerConfig, ready: Path, doom: Doom | None) -> None:
-        super().__init__(app, config)
+    def __init__(self, app: Horsies, config: WorkerConfig, launcher: Launcher, ready: Path, doom: Doom | None) -> None:
+        super().__init__(app, config, launcher=launcher)
         self._ready = ready
         self._doom = doom
 
@@ -176,10 +178,11 @@ def main() -> None:
         with_scheduler=order.with_scheduler,
         imports=(IN_CHILD,) if doom is not None and doom.moment.is_in_child else (),
     )
+    launcher = Launcher(forkserver.fork_server())  # before the app of the user, which may start threads
     app = locate.load_app(order.locator)
     if sys.stdin.readline().strip() != GO:
         return  # nobody needs it any more
     ready = Path(order.ready)
     threading.Thread(target=_end_with_parent, args=(ready.parent,), daemon=True).start()
-    worker = DoomedWorker(app, config, ready, doom)
+    worker = DoomedWorker(app, config, launcher, ready, doom)
     sys.exit(asyncio.run(worker.run(install_signals=True)))

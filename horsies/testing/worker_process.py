@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from horsies.core.worker.config import locator_of
 from horsies.testing.doomed import GO, WorkerOrder
@@ -73,19 +73,10 @@ class SpawnedWorker:
 
     def prepare(self) -> None:
         """Start the process, which imports the app and waits for `start`. This saves time later."""
-        path = os.pathsep.join(entry for entry in sys.path if entry)
         self._directory = tempfile.TemporaryDirectory(prefix="horsies-worker-")
         order = replace(self._order, ready=str(self._file("ready")))
         with self._file("log").open("w") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", "from horsies.testing.doomed import main; main()"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,
-            )
+            self._process = start_process(log)
         with contextlib.suppress(BrokenPipeError):
             self._say(order.to_json())
 
@@ -162,6 +153,20 @@ class SpawnedWorker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Any:
         self.close()
+
+
+def start_process(log: IO[str]) -> subprocess.Popen[str]:
+    """Start the program of a worker, in its own session."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return subprocess.Popen(
+        [sys.executable, "-c", "from horsies.testing.doomed import main; main()"],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+    )
 
 
 def _locator_of(app: Horsies) -> str:

@@ -83,7 +83,7 @@ WHERE backend_type = 'client backend' AND application_name LIKE 'horsies%%' AND 
 EXPECTED = re.compile(
     r"terminating connection|canceling statement due to (user request|lock timeout)|the database system is"
     r"|could not receive data|unexpected EOF|connection to client lost|terminating background worker"
-    r'|database "horsies" does not exist'  # before it is created
+    r'|database "horsies" does not exist|relation "horsies_meta" does not exist'  # before they are created
     r"|pre-existing shared memory block"  # sessions of a killed server end after it; the start is tried again
 )
 BAD = re.compile(r"\b(ERROR|PANIC|FATAL): ")

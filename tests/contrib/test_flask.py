@@ -19,12 +19,11 @@ from flask import Flask, current_app, g
 from horsies import Horsies
 from horsies.contrib.flask import bind, locator_of
 from horsies.core.errors import ConfigurationError
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.service import Worker
 from tests.app_support import an_app
 from tests.contrib.flask_shop import app as shop
 from tests.contrib.flask_shop import meet
 from tests.e2e.cli_support import environment
+from tests.worker_support import make_worker
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -165,7 +164,7 @@ async def test_x21_concurrent_async_tasks_never_share_a_context(database_url: st
     """In a real worker with one child, where all of them wait for each other."""
     with shop.testing.on_database(database_url):
         handles = [(await meet.send_async(number, 8)).unwrap() for number in range(8)]
-        worker = Worker(shop, WorkerConfig(app_locator="tests.contrib.flask_shop:app", processes=1))
+        worker = make_worker(shop, app_locator="tests.contrib.flask_shop:app", concurrency=None)
         await worker.run_once()
         found = [(await handle.get_async(timeout_ms=5_000)).unwrap() for handle in handles]
     assert sorted(number for number, _ in found) == list(range(8))
@@ -212,19 +211,14 @@ def test_x21_flask_has_the_commands_of_horsies(bookshop: Flask, database_url: st
     """A real worker, started by Flask: it finds the app, makes the Flask application in its child, and stops."""
     placed = bookshop.test_client().post("/orders", json={"item": "a book"}).json
     assert placed is not None
-    command = [sys.executable, "-m", "flask", "--app", "flask_app", "horsies"]
-    with subprocess.Popen(
-        [*command, "worker", "--processes", "1"], cwd=EXAMPLES, env=environment(DATABASE_URL=database_url)
-    ) as worker:
+    command = [sys.executable, "-m", "flask", "--app", "flask_app", "horsies", "worker", "--processes", "1"]
+    with subprocess.Popen(command, cwd=EXAMPLES, env=environment(DATABASE_URL=database_url)) as worker:
         try:
             handle = bookshop.extensions["horsies"].get_broker().get_result(placed["task_id"], timeout_ms=60_000)
             assert handle.unwrap() == "The Book Shop thanks you for ordering a book."
         finally:
             worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0
-    env = environment(DATABASE_URL=database_url)
-    helped = subprocess.run([*command, "--help"], cwd=EXAMPLES, env=env, capture_output=True, text=True, check=True)
-    assert "Run a worker." in helped.stdout
 
 
 def test_x21_the_app_is_found_where_it_was_made() -> None:
@@ -256,6 +250,7 @@ def test_x21_every_command_of_flask_has_the_app(
     assert len(json.loads(said("tasks", "--json"))["items"]) == 2
     said("cancel", order["task_id"])
     assert json.loads(said("task", order["task_id"], "--json"))["status"] == "CANCELLED"
+    assert "Run a worker." in said("--help")
     assert "flask horsies worker" in said("worker", "--help") and "MODULE" not in said("worker", "--help")
     wrong = called.invoke(args=["horsies", "tasks", "--statuss", "x"])
     assert wrong.exit_code == 1

@@ -40,7 +40,11 @@ async def _read_marks() -> int:
         return int(row[0])
 
 
-@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT], ids=lambda sig: sig.name)
+@pytest.mark.parametrize(
+    "sig",
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow("the same story with another signal"))],
+    ids=lambda sig: sig.name,
+)
 def test_x21_a_server_stops_while_requests_wait(database_url: str, sig: signal.Signals) -> None:
     with Uvicorn(SERVED, DATABASE_URL=database_url) as server:
         task = httpx.post(f"{server.url}/tasks/21").json()
@@ -61,6 +65,7 @@ def test_x21_a_server_stops_while_requests_wait(database_url: str, sig: signal.S
         server.stop()
 
 
+@pytest.mark.slow("several processes, started cold")
 def test_x21_so_do_several_processes(database_url: str) -> None:
     with Uvicorn(SERVED, "--workers", "2", DATABASE_URL=database_url) as server:
         server.until_it_says("startup (complete)", count=2)
@@ -72,6 +77,7 @@ def test_x21_so_do_several_processes(database_url: str) -> None:
     assert server.said.count("Application shutdown complete") == 2 and "Traceback" not in server.said
 
 
+@pytest.mark.slow("several processes, started cold")
 def test_x21_a_reload_does_not_wait_for_requests_either(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "shop_site.py").write_text("from tests.contrib.served import api\n")
     path = os.pathsep.join([os.getcwd(), str(tmp_path)])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.deploys.fleet import Fleet
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("deploys a fleet back and forth")]
 
 
 async def test_o31_o32_a_fleet_that_is_deployed_back_and_forth_fails_no_task(

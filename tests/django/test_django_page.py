@@ -51,6 +51,7 @@ def write_project(folder: Path) -> None:
     (folder / "manage.py").write_text((PROJECT / "manage.py").read_text().replace("site_of_shop", "mysite"))
 
 
+@pytest.mark.slow("runs the code of a documentation page")
 def test_x20_the_project_of_the_guide_passes_its_tests_and_runs(
     empty_database_url: str, tmp_path: Path, started: Callable[..., Any]
 ) -> None:

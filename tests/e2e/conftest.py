@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.worker_support import ROOT, Rows
+from tests.worker_support import ROOT, Rows, SharedWorker
 
+BASIC_FILE = ROOT / "tests" / "apps" / "basic.py"
 LIMITS = ROOT / "tests" / "apps" / "limits.py"
 DOORBELL = ROOT / "tests" / "apps" / "doorbell.py"
 MORTAL = ROOT / "tests" / "apps" / "mortal.py"
@@ -44,10 +45,69 @@ def rows(database_url: str) -> Rows:
 async def basic(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     """The module `tests/apps/basic.py`, loaded anew for this test's database."""
     monkeypatch.setenv("DATABASE_URL", database_url)
-    module = load(ROOT / "tests" / "apps" / "basic.py")
+    module = load(BASIC_FILE)
     yield module
     await module.app.get_broker().close_async()
     del sys.modules[module.__name__]
+
+
+@pytest.fixture(scope="module")
+def shared_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the tasks that run in the module's worker leave their traces."""
+    folder = tmp_path_factory.mktemp("traces")
+    folder.chmod(0o777)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shared_rows(module_url: str) -> Rows:
+    return Rows(module_url)
+
+
+@pytest.fixture(scope="module")
+def shared_worker(module_url: str, shared_traces: Path) -> Iterator[SharedWorker]:
+    """A worker of `tests/apps/basic.py` that the tests of a module share."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("DATABASE_URL", module_url)
+        patched.setenv("TRACES", str(shared_traces))
+        module = load(BASIC_FILE)
+        worker = SharedWorker(module.app)
+        worker.start()
+    yield worker
+    worker.stop()
+    del sys.modules[module.__name__]
+
+
+def clear(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+@pytest.fixture
+async def shared(
+    shared_worker: SharedWorker,
+    module_url: str,
+    shared_traces: Path,
+    shared_rows: Rows,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Any]:
+    """The module `tests/apps/basic.py` for a test that shares the worker. It finds nothing of an earlier test, and must
+    leave nothing to be done."""
+    await shared_rows.all(
+        "WITH attempts AS (DELETE FROM horsies_task_attempts), beats AS (DELETE FROM horsies_heartbeats)"
+        " DELETE FROM horsies_tasks RETURNING id"
+    )
+    clear(shared_traces)
+    monkeypatch.setenv("DATABASE_URL", module_url)
+    monkeypatch.setenv("TRACES", str(shared_traces))
+    module = load(BASIC_FILE)
+    yield module
+    await module.app.get_broker().close_async()
+    del sys.modules[module.__name__]
+    open_tasks = "SELECT id, task_name, status FROM horsies_tasks WHERE status IN ('PENDING', 'CLAIMED', 'RUNNING')"
+    assert await shared_rows.all(open_tasks) == []
+    workers = await shared_rows.all("SELECT worker_id FROM horsies_workers")
+    assert [row["worker_id"] for row in workers] == [shared_worker.worker_id] and shared_worker.is_running
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from tests.worker_support import ROOT
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("runs a benchmark")]
 
 OPTIONS = ("--share", "0.002", "--repeat", "1", "--json")
 

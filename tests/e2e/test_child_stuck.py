@@ -13,7 +13,6 @@ import pytest
 
 from tests.e2e.conftest import Configured
 from tests.fenced_support import LOCATOR, begun, send, stopped, traces_of
-from tests.heavy import heavy
 from tests.worker_support import Rows, running_worker
 
 pytestmark = pytest.mark.e2e
@@ -28,7 +27,7 @@ BY_DEFAULT = (30_000, 60_000)
     [
         ("stopped", SHORTEST),
         ("waiting with the interpreter held", SHORTEST),
-        pytest.param("waiting with the interpreter held", BY_DEFAULT, marks=heavy),
+        pytest.param("waiting with the interpreter held", BY_DEFAULT, marks=pytest.mark.slow("waits for a minute")),
     ],
 )
 async def test_r101_a_child_that_nobody_vouches_for_is_killed_at_the_threshold(

@@ -119,6 +119,7 @@ class Kitchen:
         self.printed[line] = done.stdout
 
 
+@pytest.mark.slow("runs the code of a documentation page")
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.title)
 async def test_the_recipe_works(
     recipe: Recipe, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -18,7 +18,6 @@ from horsies.core import embedded
 from horsies.core.sql import load
 from tests.e2e.conftest import FENCED, Configured, configurable
 from tests.fenced_support import LOCATOR, begun, send, traces_of
-from tests.heavy import heavy
 from tests.network_support import network
 from tests.support import eventually
 from tests.worker_support import Rows, running_worker
@@ -83,7 +82,7 @@ CUTS = [
 ]
 
 
-@heavy
+@pytest.mark.slow("a cut at every statement")
 async def test_w61_a_cut_at_any_statement_loses_and_repeats_nothing(
     fenced: Configured, rows: Rows, traces: Path, database_url: str
 ) -> None:

@@ -32,6 +32,7 @@ def test_the_demo_comes_out_as_it_must(database_url: str, tmp_path: Path) -> Non
     assert "To look at them in a browser: " in told and " web (extra web)." in told
 
 
+@pytest.mark.slow("starts a whole demo with its own server")
 def test_a_demo_whose_worker_dies_says_so_and_fails(database_url: str, tmp_path: Path) -> None:
     with a_demo(database_url, tmp_path) as demo:
         _worker_of(demo).kill()
@@ -41,6 +42,7 @@ def test_a_demo_whose_worker_dies_says_so_and_fails(database_url: str, tmp_path:
     assert "per second" not in said
 
 
+@pytest.mark.slow("starts a whole demo with its own server")
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_demo_that_is_ended_takes_its_worker_along(database_url: str, tmp_path: Path, sig: signal.Signals) -> None:
     with a_demo(database_url, tmp_path) as demo:

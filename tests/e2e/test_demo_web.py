@@ -71,6 +71,7 @@ def address_of(demo: Any) -> str:
     raise AssertionError(demo.communicate())
 
 
+@pytest.mark.slow("starts a whole demo with its own server")
 @pytest.mark.timeout(180)
 async def test_m96_the_shop_is_busy_and_ends_with_everything_it_started(database_url: str, tmp_path: Path) -> None:
     async with a_shop(database_url, tmp_path) as shop:
@@ -105,6 +106,7 @@ async def test_m96_the_shop_is_busy_and_ends_with_everything_it_started(database
         await eventually(shop.is_gone, what="no process is left")
 
 
+@pytest.mark.slow("starts a whole demo with its own server")
 @pytest.mark.timeout(180)
 async def test_m96_a_worker_that_is_drained_is_started_again(database_url: str, tmp_path: Path) -> None:
     """Also if one of its tasks takes longer than the worker waits, so that it ends with 1."""
@@ -132,6 +134,7 @@ async def test_m96_a_worker_that_is_drained_is_started_again(database_url: str, 
         assert (await shop.end(signal.SIGTERM))[0] == 0
 
 
+@pytest.mark.slow("starts a whole demo with its own server")
 @pytest.mark.timeout(120)
 async def test_m96_if_one_of_them_ends_the_others_are_stopped(database_url: str, tmp_path: Path) -> None:
     async with a_shop(database_url, tmp_path) as shop:
@@ -141,6 +144,7 @@ async def test_m96_if_one_of_them_ends_the_others_are_stopped(database_url: str,
         await eventually(shop.is_gone, what="no process is left")
 
 
+@pytest.mark.slow("starts a whole demo with its own server")
 @pytest.mark.timeout(120)
 async def test_m96_a_demo_that_is_killed_takes_everything_along(database_url: str, tmp_path: Path) -> None:
     async with a_shop(database_url, tmp_path) as shop:

@@ -108,6 +108,7 @@ def test_x31_one_command_runs_everything_and_one_ctrl_c_ends_it(shop: Shop) -> N
         assert "ended with exit code" not in dev.said.rpartition("cannot start")[2]
 
 
+@pytest.mark.slow("starts all programs of horsies dev again")
 def test_x31_after_a_kill_nothing_is_left_the_next_start_finds_the_data_and_a_second_ctrl_c_ends_all_at_once(
     tmp_path: Path,
 ) -> None:
@@ -149,6 +150,7 @@ def test_x31_after_a_kill_nothing_is_left_the_next_start_finds_the_data_and_a_se
         stop_server(shop.directory / ".horsies/postgres")
 
 
+@pytest.mark.slow("starts all programs of horsies dev again")
 def test_x31_what_comes_before_must_succeed(shop: Shop) -> None:
     shop.edit('before = ["echo first"]', 'before = ["sh -c \'exit 3\'", "echo never"]', "pyproject.toml")
     done = run("dev", cwd=shop.directory, DATABASE_URL=shop.url)

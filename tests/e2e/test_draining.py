@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,30 +22,35 @@ pytestmark = pytest.mark.e2e
 REGISTERED = "SELECT worker_id FROM horsies_workers"
 
 
-async def busy(rows: Rows, db: AsyncConnection[Any], seconds: float) -> tuple[str, str]:
+async def busy(rows: Rows, db: AsyncConnection[Any], seconds: float = 60) -> tuple[str, str]:
     """A task that runs, and the worker that runs it."""
-    task_id = await given_task(db, task_name="doze", args=f"[{seconds}]")
+    task_id = await given_task(db, task_name="nap", args=f'[{seconds}, "busy"]')
     await rows.until(task_id, "RUNNING", timeout=60)
     return task_id, (await rows.task(task_id))["claimed_by_worker_id"]
 
 
+def until_it_drains(worker: WorkerProcess) -> None:
+    assert worker.process.stdout is not None
+    assert any("somebody has asked this worker to drain" in line for line in worker.process.stdout), "it ended"
+
+
 async def test_w55_a_worker_that_drains_finishes_its_task_and_takes_no_other(
-    database_url: str, rows: Rows, db: AsyncConnection[Any]
+    database_url: str, rows: Rows, db: AsyncConnection[Any], traces: Path
 ) -> None:
     broker = PostgresBroker(PostgresConfig(database_url=database_url))
     try:
         with WorkerProcess(database_url) as worker:
-            running, worker_id = await busy(rows, db, 4)
+            running, worker_id = await busy(rows, db)
             (await drain_worker(broker, worker_id)).unwrap()
             [shown] = (await list_workers(broker)).unwrap()
             assert shown.is_draining
-            await asyncio.sleep(1)  # it has heard of it by then
+            await asyncio.to_thread(until_it_drains, worker)
             later = await given_task(db, task_name="noop")
+            (traces / "busy.go").touch()
             code, said = await asyncio.to_thread(worker.wait, 60)
     finally:
         await broker.close_async()
     assert code == 0, said
-    assert "somebody has asked this worker to drain" in said
     assert (await rows.status(running), await rows.status(later)) == ("COMPLETED", "PENDING")
     assert await rows.all(REGISTERED) == []
 
@@ -60,14 +66,14 @@ async def test_w55_a_request_whose_notification_is_lost_is_found_with_the_next_h
 
 
 async def test_w52_w55_a_signal_while_it_drains_kills_nothing(
-    database_url: str, rows: Rows, db: AsyncConnection[Any]
+    database_url: str, rows: Rows, db: AsyncConnection[Any], traces: Path
 ) -> None:
     broker = PostgresBroker(PostgresConfig(database_url=database_url))
     try:
         with WorkerProcess(database_url) as worker:
-            running, worker_id = await busy(rows, db, 4)
+            running, worker_id = await busy(rows, db, 2)
             (await drain_worker(broker, worker_id)).unwrap()
-            await asyncio.sleep(1)  # it has heard of it by then
+            await asyncio.to_thread(until_it_drains, worker)
             worker.process.send_signal(signal.SIGTERM)
             code, said = await asyncio.to_thread(worker.wait, 60)
     finally:

@@ -13,8 +13,7 @@ import pytest
 from httpx import ASGITransport, AsyncClient
 
 from horsies import TaskHandle
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.service import Worker
+from tests.worker_support import make_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -65,7 +64,7 @@ async def test_an_order_is_placed_with_its_task_and_shipped_by_a_worker(
     }
 
     tasks = str(EXAMPLES / "fastapi_app" / "tasks.py")
-    await Worker(shop.horsies_app, WorkerConfig(app_locator=tasks)).run_once()
+    await make_worker(shop.horsies_app, app_locator=tasks).run_once()
     assert (await client.get(f"/orders/{placed['order_id']}")).json()["shipped"] is True
     handle: TaskHandle[str] = TaskHandle(placed["task_id"], shop.horsies_app.get_broker())
     assert (await handle.get_async(timeout_ms=5000)).unwrap() == f"order {placed['order_id']} is on its way"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm_start
 from tests.e2e.cli_support import environment
 
 pytestmark = pytest.mark.e2e
@@ -18,20 +17,14 @@ EXAMPLES = ROOT / "examples"
 
 
 def output_of(example: str, database_url: str, cwd: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / example)],
-        cwd=cwd,
-        env=environment(DATABASE_URL=database_url),
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    env = environment(DATABASE_URL=database_url)
+    done = warm_start.run((), program=str(EXAMPLES / example), cwd=cwd, env=env, timeout=90)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_quickstart(database_url: str, tmp_path: Path) -> None:
+def test_quickstart(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(warm_start.COLD_VARIABLE, "1")
     assert output_of("quickstart.py", database_url, tmp_path) == "Hello, world!\n"
 
 

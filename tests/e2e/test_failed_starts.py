@@ -18,6 +18,7 @@ from tests.worker_support import Rows, running_worker
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.slow("kills child after child")
 async def test_r102_a_payload_that_no_child_survives_does_not_loop(
     fenced: Configured, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,6 @@ import pytest
 from horsies.dev.new import Template, create
 from tests.deploy.command_lines import parsed, spoken_of
 from tests.e2e.cli_support import Started, environment, run
-from tests.heavy import heavy
 from tests.support import eventually_sync
 
 pytestmark = pytest.mark.e2e
@@ -122,7 +121,7 @@ def asked(url: str) -> str:
         return str(answer.read().decode())
 
 
-@heavy
+@pytest.mark.slow("runs the code of a documentation page")
 def test_the_way_from_an_empty_folder_to_a_task_that_is_scheduled_retried_and_watched(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -139,6 +138,7 @@ def test_the_way_from_an_empty_folder_to_a_task_that_is_scheduled_retried_and_wa
         check_what_it_said(newcomer)
 
 
+@pytest.mark.slow("runs the code of a documentation page")
 def test_x32_the_first_steps_of_the_page(database_url: str, tmp_path: Path) -> None:
     """The same in short, for every run: the first three steps, without what only looks."""
     lines = [line for block in installed(LOCAL.partition("## 4.")[0]) for line in block if not is_look(line)]

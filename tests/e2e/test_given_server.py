@@ -46,6 +46,7 @@ def databases(conn: psycopg.Connection) -> set[str]:
     return {name for (name,) in rows if f"_{mine}_" not in name}
 
 
+@pytest.mark.slow("runs pytest inside pytest")
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_o30_the_suite_runs_on_a_server_that_is_given_and_leaves_nothing(
     maintenance: psycopg.Connection, server_url: str, processes: str

@@ -22,7 +22,7 @@ from horsies.cli import main
 from tests.e2e.page_support import ROOT, blocks, imported, ours, run, served
 from tests.support import eventually_sync
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("runs the code of a documentation page")]
 
 OTHERS = (
     "FROM pg_stat_activity"

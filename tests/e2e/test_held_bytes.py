@@ -57,6 +57,7 @@ async def test_w25b_claims_stop_when_the_arguments_of_waiting_tasks_are_too_larg
     assert SIZE < most <= LIMIT + 2 * SIZE
 
 
+@pytest.mark.slow("moves megabytes of arguments and results")
 async def test_w25b_a_task_larger_than_the_limit_runs_too(basic: Any, rows: Rows) -> None:
     async with running_worker(basic.app, processes=2, max_held_bytes=1):
         handles = [(await basic.length.send_async("x" * SIZE)).unwrap() for _ in range(5)]
@@ -65,6 +66,7 @@ async def test_w25b_a_task_larger_than_the_limit_runs_too(basic: Any, rows: Rows
             assert (await handle.get_async(timeout_ms=60_000)).ok
 
 
+@pytest.mark.slow("moves megabytes of arguments and results")
 async def test_w25b_children_get_nothing_while_too_many_results_wait_to_be_written(
     basic: Any, rows: Rows, database_url: str
 ) -> None:
@@ -99,6 +101,7 @@ SELECT pg_advisory_lock(25)
 """
 
 
+@pytest.mark.slow("moves megabytes of arguments and results")
 async def test_w25b_what_waits_in_a_worker_that_is_held_up_goes_to_others(
     basic: Any, rows: Rows, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +137,7 @@ WHEN (OLD.task_name = 'big' AND NEW.status <> 'RUNNING' AND OLD.status = 'RUNNIN
 """
 
 
+@pytest.mark.slow("moves megabytes of arguments and results")
 async def test_w25b_a_result_that_the_database_has_refused_takes_up_no_room(basic: Any, database_url: str) -> None:
     """It is gone. Only a short record of the refusal waits, perhaps for ever."""
     async with running_worker(basic.app, processes=1, max_held_bytes=SIZE // 2) as worker:

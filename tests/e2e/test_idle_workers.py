@@ -33,6 +33,7 @@ async def sessions(db: AsyncConnection[Any]) -> int:
     return int((await (await db.execute(SESSIONS.encode())).fetchall())[0][0])
 
 
+@pytest.mark.slow("watches an idle worker for a minute and a half")
 async def test_w73_an_idle_worker_has_three_connections_and_makes_less_than_a_statement_a_second(
     database_url: str, rows: Rows, db: AsyncConnection[Any], tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from tests.e2e.conftest import Configured
 from tests.fenced_support import LOCATOR, send, traces_of
 from tests.worker_support import Rows, running_worker
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("burns a core for seconds by design")]
 
 
 async def test_w01_r101_a_child_held_by_c_code_is_vouched_for_and_finishes(

@@ -100,6 +100,7 @@ def objects(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
+@pytest.mark.slow("runs the code of a documentation page")
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_p51_the_lines_of_a_task_say_whose_they_are(
     form: str, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +176,7 @@ def reported() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             serving.join()
 
 
+@pytest.mark.slow("runs the code of a documentation page")
 def test_x23_sentry_gets_what_nobody_expected_with_its_task(
     database_url: str,
     reported: tuple[str, list[dict[str, Any]]],

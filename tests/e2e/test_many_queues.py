@@ -43,6 +43,7 @@ async def send_at_once(database_url: str, **counts: tuple[Any, int, float]) -> N
             (await inside.send_many_async([task.prepare(seconds) for _ in range(count)])).unwrap()
 
 
+@pytest.mark.slow("measures shares over many tasks")
 @pytest.mark.parametrize("concurrency", [1, 2])
 async def test_w22b_a_queue_that_was_empty_is_owed_nothing(
     limits: Any, rows: Rows, traces: Path, database_url: str, concurrency: int
@@ -58,6 +59,7 @@ async def test_w22b_a_queue_that_was_empty_is_owed_nothing(
     assert order_of(traces)[160:200].count("free") in range(8, 13)
 
 
+@pytest.mark.slow("measures shares over many tasks")
 async def test_w22b_a_queue_whose_sync_tasks_find_no_idle_child_stays_owed(
     limits: Any, rows: Rows, traces: Path, database_url: str
 ) -> None:

@@ -17,7 +17,6 @@ from horsies.core.store import tasks
 from horsies.core.store.tasks import Claimant, ClaimOrder
 from tests.audit import audit, transactions
 from tests.e2e.crowd import a_crowd
-from tests.heavy import heavy
 from tests.recovery_support import hasty
 from tests.support import eventually
 from tests.worker_support import Rows, running_worker
@@ -73,7 +72,7 @@ async def test_r17_thousands_are_recovered_in_bounded_steps_while_a_worker_claim
     assert attempts == [{"outcome": "COMPLETED", "n": MANY // 2 + 20}, {"outcome": "WORKER_FAILURE", "n": MANY // 2}]
 
 
-@heavy
+@pytest.mark.slow("100,000 stale tasks")
 @pytest.mark.timeout(900)
 async def test_r17_claims_take_at_most_twice_as_long_while_100000_are_recovered(
     db: AsyncConnection[Any], database_url: str, rows: Rows

@@ -14,7 +14,7 @@ from horsies import TaskHandle
 from tests.support import eventually
 from tests.worker_support import Rows, running_worker
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("thousands of rows of two kinds")]
 
 
 async def send(task: Any, *args: Any) -> TaskHandle[Any]:

@@ -165,6 +165,7 @@ def write_typescript(shop: ModuleType, folder: Path, driver: str) -> None:
     (folder / "page.ts").write_text("\n".join(code_of("typescript", "ts")).replace('from "pg"', f'from "{driver}"'))
 
 
+@pytest.mark.slow("runs the code of a documentation page")
 async def test_x40_the_sql_of_the_page_runs(shop: Any, database_url: str, rows: Rows) -> None:
     for script in code_of("other-languages", "sql"):
         psql(database_url, script)

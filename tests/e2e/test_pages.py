@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.page_support import ROOT, blocks, defines, imported, ours, run, served
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("runs the code of a documentation page")]
 
 PAGES = sorted(path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in ROOT.glob("docs/*.md"))
 # Served by one worker each: the second has queues of its own.

@@ -16,12 +16,11 @@ import psutil
 import pytest
 
 from horsies import TaskHandle, TaskStatus
-from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
 from tests.e2e.conftest import configurable
 from tests.factories import given_task
 from tests.support import eventually
-from tests.worker_support import ONE_AT_A_TIME, ROOT, Rows, WorkerProcess, running_worker
+from tests.worker_support import ROOT, Rows, WorkerProcess, make_worker, running_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -111,7 +110,7 @@ async def test_r72_r73_r74_r75_the_tasks_of_a_killed_worker_are_handled_as_the_h
 
 def impatient(app: Any) -> Worker:
     """A worker whose hooks have half a second each."""
-    worker = Worker(app, WorkerConfig(app_locator=APP, **ONE_AT_A_TIME))
+    worker = make_worker(app, app_locator=APP)
     spec = replace(worker.plan.child_spec, recovery_hook_timeout_ms=500)
     worker.plan = replace(worker.plan, child_spec=spec)
     return worker

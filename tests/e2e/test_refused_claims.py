@@ -80,6 +80,7 @@ async def test_l19a_one_refused_claim_among_many_stops_no_queue(
     assert sorted(row["task_id"] for row in attempts) == sorted(healthy)
 
 
+@pytest.mark.slow("waits for rows that are refused again and again")
 async def test_l19a_a_claim_that_cannot_even_be_set_aside_is_skipped_and_told_once(
     database_url: str, rows: Rows, traces: Path
 ) -> None:
@@ -98,6 +99,7 @@ async def test_l19a_a_claim_that_cannot_even_be_set_aside_is_skipped_and_told_on
     assert said.count("cannot even be set aside") == 3, said
 
 
+@pytest.mark.slow("waits for rows that are refused again and again")
 async def test_l19a_a_trigger_that_refuses_every_claim_fails_nothing(
     database_url: str, rows: Rows, traces: Path
 ) -> None:
@@ -113,6 +115,7 @@ async def test_l19a_a_trigger_that_refuses_every_claim_fails_nothing(
     assert code == 0, said
 
 
+@pytest.mark.slow("waits for rows that are refused again and again")
 async def test_l32_a_waiting_task_that_is_set_aside_advances_its_workflow_at_once(
     database_url: str, rows: Rows, traces: Path
 ) -> None:
@@ -135,6 +138,7 @@ async def test_l32_a_waiting_task_that_is_set_aside_advances_its_workflow_at_onc
     assert code == 0 and "nobody had advanced the workflow" not in said, said
 
 
+@pytest.mark.slow("waits for rows that are refused again and again")
 async def test_l06_a_lapsed_claim_that_is_refused_holds_up_no_other(
     database_url: str, rows: Rows, traces: Path
 ) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from tests.e2e.cli_support import environment
 from tests.e2e.reload_support import ADDED, APP, Shop, below, pid_of, until_gone
-from tests.heavy import heavy
 from tests.support import eventually_sync
 from tests.warm_start import ROOT
 
@@ -89,6 +88,7 @@ def test_x30_a_change_reaches_new_tasks_old_ones_finish_broken_code_fails_nothin
         assert shop.status(last) != "RUNNING"
 
 
+@pytest.mark.slow("starts workers again and again")
 def test_x30_code_that_is_broken_at_the_first_start_is_waited_for_and_nothing_outlives_a_kill(shop: Shop) -> None:
     shop.write("shop.py", "from more.tasks import app\n")
     shop.write("more/__init__.py", "")
@@ -113,6 +113,7 @@ def test_x30_code_that_is_broken_at_the_first_start_is_waited_for_and_nothing_ou
         until_gone(family)
 
 
+@pytest.mark.slow("starts workers again and again")
 def test_x30_a_package_from_elsewhere_is_watched_once_the_app_has_imported_it(tmp_path: Path, shop: Shop) -> None:
     """Its place is known from the worker: the name of the app tells nothing of it."""
     there = tmp_path / "there"
@@ -132,6 +133,7 @@ def test_x30_a_package_from_elsewhere_is_watched_once_the_app_has_imported_it(tm
         assert worker.stop() == 0
 
 
+@pytest.mark.slow("starts workers again and again")
 def test_x30_a_terminal_that_closes_ends_the_worker_as_ctrl_c_does_and_what_runs_is_finished(shop: Shop) -> None:
     """SIGHUP would kill a program that does not heed it, and the worker with it."""
     with shop.start(*WORKER) as worker:
@@ -147,7 +149,7 @@ def test_x30_a_terminal_that_closes_ends_the_worker_as_ctrl_c_does_and_what_runs
         until_gone(family)
 
 
-@heavy
+@pytest.mark.slow("starts workers again and again")
 def test_x30_with_a_port_for_metrics_the_new_worker_waits_for_the_old_one(shop: Shop) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -15,7 +15,6 @@ from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.retention import Retention
 from tests.audit import audit, transactions
 from tests.e2e.test_many_stale import claims, p95
-from tests.heavy import heavy
 from tests.support import eventually
 from tests.worker_support import Rows, running_worker
 
@@ -75,7 +74,7 @@ async def test_r80_r84_a_worker_prunes_thousands_in_bounded_batches_beside_its_t
     ]
 
 
-@heavy
+@pytest.mark.slow("a million old tasks")
 @pytest.mark.timeout(1800)
 async def test_r84_claims_are_unaffected_while_a_million_old_tasks_go(
     db: AsyncConnection[Any], database_url: str, rows: Rows

@@ -12,7 +12,7 @@ from tests.e2e.killing import worker_of
 from tests.support import eventually
 from tests.worker_support import Rows, WorkerProcess
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("many tasks and several workers")]
 
 WORKERS = 3
 SHORT, LONGER = 300, 60

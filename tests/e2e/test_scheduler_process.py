@@ -16,7 +16,6 @@ from horsies.core import embedded
 from horsies.core.scheduler.plan import slot_task_id
 from tests.e2e.cli_support import Started, run
 from tests.e2e.test_wrong_clock import host
-from tests.heavy import heavy
 from tests.network_support import network
 from tests.scheduler_support import HANGS, LOCATOR, Schedules, as_json, check_once, make_app, schedule
 from tests.support import eventually
@@ -79,6 +78,7 @@ async def test_s42_a_check_that_is_under_way_is_finished(
     assert (await rows.state())["last_run_at"] == await rows.hour() and len(await rows.sent()) == 1
 
 
+@pytest.mark.slow("waits out timeouts of the database")
 async def test_s39_s42_arguments_that_hang_keep_neither_the_others_nor_the_end_back(
     database_url: str, rows: Schedules
 ) -> None:
@@ -91,7 +91,7 @@ async def test_s39_s42_arguments_that_hang_keep_neither_the_others_nor_the_end_b
     assert (await rows.state("hangs"))["run_count"] == 0
 
 
-@heavy
+@pytest.mark.slow("waits out timeouts of the database")
 async def test_s32_d62_a_scheduler_that_is_frozen_in_the_middle_loses_what_it_holds(
     db: AsyncConnection[Any], database_url: str, rows: Schedules
 ) -> None:
@@ -190,6 +190,7 @@ async def outlives_an_outage(url: str, rows: Schedules, stop: Act, start: Act) -
     assert {task["id"] for task in await rows.sent()} == slots, "each slot of the outage as well"
 
 
+@pytest.mark.slow("waits out timeouts of the database")
 async def test_s40_w60_it_waits_for_a_database_that_cannot_be_reached(database_url: str) -> None:
     async with network(database_url) as line:
 
@@ -202,7 +203,7 @@ async def test_s40_w60_it_waits_for_a_database_that_cannot_be_reached(database_u
         await outlives_an_outage(line.url, Schedules(database_url), cut, mend)
 
 
-@heavy
+@pytest.mark.slow("waits out timeouts of the database")
 async def test_s40_w60_it_waits_for_a_database_that_is_stopped(own_server: tuple[str, Path]) -> None:
     url, home = own_server
 
@@ -215,6 +216,7 @@ async def test_s40_w60_it_waits_for_a_database_that_is_stopped(own_server: tuple
     await outlives_an_outage(url, Schedules(url), stop, start)
 
 
+@pytest.mark.slow("waits out timeouts of the database")
 async def test_s40_s42_it_can_be_stopped_while_it_waits_for_its_database(tmp_path: Path) -> None:
     url = "postgresql://u:sesame@127.0.0.1:1/none"
     with scheduler(url, {"name": "s"}) as process:

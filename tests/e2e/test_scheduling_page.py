@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("runs the code of a documentation page")]
 
 PAGE = (Path(__file__).parents[2] / "docs/scheduling.md").read_text()
 MODULE = "scheduling_page"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.worker_support import ROOT
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("runs a benchmark")]
 
 SECONDS = 3.0
 RUN = f"""

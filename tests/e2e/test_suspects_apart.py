@@ -42,6 +42,7 @@ async def kept_alive(url: str, workers: int) -> AsyncIterator[None]:
         await asyncio.gather(*keepers, return_exceptions=True)
 
 
+@pytest.mark.slow("crashes a worker in every step of a long story")
 @pytest.mark.parametrize(("limit", "workers"), [(1, 1), (2, 2), (3, 1)])
 async def test_r58_the_neighbours_of_a_task_that_kills_its_worker_are_not_failed_for_it(
     mortal: Any, rows: Rows, database_url: str, traces: Path, limit: int, workers: int
@@ -79,6 +80,7 @@ BESIDE = """
 """
 
 
+@pytest.mark.slow("crashes a worker in every step of a long story")
 async def test_r58_a_suspect_waits_until_the_others_have_ended_and_they_wait_for_its_end(
     mortal: Any, rows: Rows, traces: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -102,6 +104,7 @@ async def test_r58_a_suspect_waits_until_the_others_have_ended_and_they_wait_for
     assert caplog.text.count("it runs alone, after") == 2
 
 
+@pytest.mark.slow("crashes a worker in every step of a long story")
 async def test_r58_neither_a_suspect_nor_the_others_starve(
     mortal: Any, rows: Rows, traces: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -137,11 +140,13 @@ def test_r58_whose_turn_it_is(others: int, waited_s: float, rest_s: float, expec
     assert turn_of_suspect(others, waited_s, 60, rest_s) is expected
 
 
+@pytest.mark.slow("crashes a worker in every step of a long story")
 def test_r58_who_has_used_up_its_recoveries_has_one_last_chance() -> None:
     assert [is_last_chance(count, 2) for count in range(4)] == [False, False, True, True]
     assert not is_last_chance(1000, None)
 
 
+@pytest.mark.slow("crashes a worker in every step of a long story")
 async def test_r58_a_suspect_whose_end_cannot_be_written_keeps_its_worker_from_nothing(
     mortal: Any, rows: Rows, traces: Path, database_url: str
 ) -> None:

@@ -22,11 +22,10 @@ from horsies.core.recovery.reaper import Reaper
 from horsies.core.recovery.sweep import sweep
 from tests.conftest import SERVER_VARIABLE
 from tests.given_server import needs_own_server
-from tests.heavy import heavy
 from tests.worker_support import Rows
 
 # `test_recovery_crowd` is the one of every run, in several processes.
-pytestmark = [pytest.mark.e2e, heavy, needs_own_server]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("twenty processes over 5,000 tasks"), needs_own_server]
 
 WORKERS = 20
 TASKS = 5_000

@@ -10,7 +10,7 @@ from tests.e2e.cli_support import Started, run
 from tests.e2e.page_support import ROOT, imported
 from tests.support import eventually_sync
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("runs the code of a documentation page")]
 
 PAGE = " ".join((ROOT / "docs/troubleshooting.md").read_text().split())
 APP = """

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.e2e
 ESCAPES = re.compile(r"\x1b\[[0-9;:?<>=]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[PX^_].*?\x1b\\|\x1b.", re.S)
 ENTERS, LEAVES, SHOWS_CURSOR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
 PATIENCE = 60.0
+OTHER_ENDS = pytest.mark.slow("the same story with another signal")
 
 
 class PseudoTerminal:
@@ -150,7 +151,9 @@ def test_m80_it_follows_the_size_of_the_terminal(rows: str) -> None:
         assert opened.end() == 0
 
 
-@pytest.mark.parametrize("ending", ["ctrl-c", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    "ending", ["ctrl-c", *(pytest.param(name, marks=OTHER_ENDS) for name in ("SIGTERM", "SIGHUP"))]
+)
 def test_m80_the_terminal_is_restored_however_it_ends(rows: str, ending: str) -> None:
     with terminal("tui", "--database-url", rows) as opened:
         opened.until("Capacity")

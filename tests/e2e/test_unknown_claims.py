@@ -64,6 +64,7 @@ async def test_w21_a_claim_that_commits_after_its_connection_broke_is_handed_bac
         await has_run_once(rows, traces)
 
 
+@pytest.mark.slow("breaks connections and waits for their recovery")
 async def test_w21_w53_a_worker_that_leaves_waits_for_a_claim_whose_connection_broke(
     basic: Any, rows: Rows, database_url: str, traces: Path
 ) -> None:
@@ -82,6 +83,7 @@ async def test_w21_w53_a_worker_that_leaves_waits_for_a_claim_whose_connection_b
         await has_run_once(rows, traces)
 
 
+@pytest.mark.slow("breaks connections and waits for their recovery")
 async def test_w21_what_is_locked_when_it_is_to_be_handed_back_is_tried_again(
     basic: Any, rows: Rows, database_url: str, traces: Path
 ) -> None:
@@ -111,6 +113,7 @@ async def test_w21_what_is_locked_when_it_is_to_be_handed_back_is_tried_again(
         await has_run_once(rows, traces)
 
 
+@pytest.mark.slow("breaks connections and waits for their recovery")
 async def test_w21_l03_a_number_given_away_again_while_its_start_is_under_way_is_not_lost(
     basic: Any, rows: Rows, traces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ async def test_o31_a_worker_leaves_what_it_does_not_know_to_a_newer_one(versions
     assert [(row["outcome"], row["n"]) for row in attempts] == [("COMPLETED", 40)], "nothing was charged"
 
 
+@pytest.mark.slow("100,000 rows")
 @pytest.mark.parametrize("settings", [{}, {"concurrency": 4}])
 async def test_o31_100_000_unknown_tasks_in_front_cost_a_bounded_walk(
     versions: Versions, rows: Rows, settings: dict[str, Any]
@@ -97,6 +98,7 @@ async def test_o31_100_000_unknown_tasks_in_front_cost_a_bounded_walk(
     assert await states(rows) == {"PENDING": 100_000, "COMPLETED": 3}
 
 
+@pytest.mark.slow("several workers, and many waits")
 async def test_o31_two_apps_on_one_queue_each_run_their_own_and_wake_each_other(versions: Versions, rows: Rows) -> None:
     """With a poll of half a minute, only notifications bring a task to the right worker in time."""
     old, new = versions(poll_ms=60_000)
@@ -123,6 +125,7 @@ async def test_o31_under_a_cap_unknown_tasks_take_no_room_for_good(versions: Ver
     assert await states(rows) == {"PENDING": 300, "COMPLETED": 20}
 
 
+@pytest.mark.slow("waits for locks that time out")
 @pytest.mark.parametrize("settings", [{}, {"concurrency": 4}])
 async def test_o31_under_a_cap_a_task_that_somebody_has_locked_stops_no_walk(
     versions: Versions, rows: Rows, database_url: str, settings: dict[str, Any]
@@ -250,6 +253,7 @@ async def test_o32_what_nobody_can_read_fails_after_the_grace(versions: Versions
     assert attempt["outcome"] == "FAILED" and "cannot be read" in attempt["error_message"]
 
 
+@pytest.mark.slow("many rows")
 async def test_o32_many_that_cannot_be_read_do_not_hold_up_the_others(versions: Versions, rows: Rows) -> None:
     old, _ = versions(poll_ms=1_000)
     async with a_worker(old):

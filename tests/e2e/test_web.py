@@ -146,6 +146,7 @@ async def test_m60_a_trusted_header_names_who_looks(tmp_path: Path, database_url
         assert (await client.get(f"{address}/api/meta", headers={"X-Who": "ada"})).status_code == 400
 
 
+@pytest.mark.slow("waits for a limit of ten seconds")
 async def test_m93_a_connection_that_says_nothing_is_closed(tmp_path: Path, database_url: str) -> None:
     async with served(tmp_path, "--database-url", database_url) as (_, client):
         reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)

@@ -51,6 +51,7 @@ def sleeper(basic: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return basic
 
 
+@pytest.mark.slow("the same story in another mode of notifications")
 async def test_d60_with_when_waiting_a_sleeping_worker_is_rung_for(
     sleeper: Any, database_url: str, rows: Rows, traces: Path
 ) -> None:
@@ -70,6 +71,7 @@ async def test_d60_with_when_waiting_a_sleeping_worker_is_rung_for(
     assert await rows.all("SELECT * FROM horsies_waiting WHERE holder = %s", worker.worker_id) == []
 
 
+@pytest.mark.slow("the same story in another mode of notifications")
 async def test_d60_with_off_everything_still_runs(basic: Any, database_url: str) -> None:
     await set_mode(database_url, "off")
     broker = basic.app.config.broker.model_copy(update={"notify": "off"})

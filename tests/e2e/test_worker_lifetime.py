@@ -81,11 +81,12 @@ async def test_r10_w70_long_tasks_leave_heartbeats_of_their_child_short_ones_non
     async with running_worker(basic.app) as worker:
         short = await send(basic.add, 1, 1)
         await short.get_async(timeout_ms=30_000)
-        handle = await send(basic.nap, 3.5, "long")
+        handle = await send(basic.nap, 60, "long")
         pid = await begun(traces, "long")
         beats = await eventually(
             lambda: rows.all("SELECT * FROM horsies_heartbeats WHERE task_id = %s ORDER BY id", handle.task_id)
         )
+        (traces / "long.go").touch()
     assert {(b["role"], b["sender_id"], b["pid"]) for b in beats} == {("runner", f"{worker.worker_id}/{pid}", pid)}
     assert await rows.all("SELECT * FROM horsies_heartbeats WHERE task_id = %s", short.task_id) == []
 

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.service import Worker
 from tests.e2e.conftest import LIMITS
-from tests.worker_support import Rows, running_worker
+from tests.worker_support import Rows, make_worker, running_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -79,7 +77,7 @@ async def test_w81_run_once_serves_capped_queues_to_their_end(limits: Any, rows:
     module = limits()
     for _ in range(7):
         (await module.narrow.send_async(0.01)).unwrap()
-    worker = Worker(module.app, WorkerConfig(app_locator=f"{LIMITS}:app", processes=4))
+    worker = make_worker(module.app, app_locator=f"{LIMITS}:app", processes=4, concurrency=None)
     assert await worker.run_once() == 0
     (row,) = await rows.all("SELECT count(*) AS n FROM horsies_tasks WHERE status = 'COMPLETED'")
     assert row["n"] == 7

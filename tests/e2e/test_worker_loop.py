@@ -105,9 +105,10 @@ async def test_d61_a_worker_answers_a_ping(basic: Any) -> None:
 
 async def test_t58_a_running_task_is_not_stopped_by_its_deadline(basic: Any, rows: Rows, traces: Path) -> None:
     async with running_worker(basic.app):
-        handle = await send(basic.nap, 1.5, "late")
+        handle = await send(basic.nap, 60, "late")
         await begun(traces, "late")
         await rows.all("UPDATE horsies_tasks SET good_until = now() RETURNING id")
+        (traces / "late.go").touch()
         assert (await result_of(handle)).is_ok()
     assert [a["outcome"] for a in await rows.attempts(handle.task_id)] == ["COMPLETED"]
 
@@ -135,10 +136,11 @@ async def test_w72_heartbeats_and_snapshots_that_fail_stop_no_task(
     tables = ("horsies_heartbeats", "horsies_worker_states")
     async with running_worker(basic.app):
         await execute(database_url, *(f"ALTER TABLE {table} RENAME TO {table}_gone" for table in tables))
-        handle = await send(basic.nap, 2.5, "unseen")
+        handle = await send(basic.nap, 60, "unseen")
         await eventually(lambda: "heartbeats: database error" in caplog.text, what="the failed heartbeat is logged")
         await eventually(lambda: "snapshots: database error" in caplog.text, what="the failed snapshot is logged")
         await execute(database_url, *(f"ALTER TABLE {table}_gone RENAME TO {table}" for table in tables))
+        (traces / "unseen.go").touch()
         assert (await result_of(handle)).is_ok()
         (last,) = await rows.all("SELECT COALESCE(max(id), 0) AS id FROM horsies_worker_states")
         await eventually(lambda: rows.all("SELECT 1 FROM horsies_worker_states WHERE id > %s", last["id"]))

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from horsies import TaskHandle
-from horsies.core import embedded
+from horsies.core import embedded, events
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
 from tests.e2e.conftest import load
@@ -104,9 +104,10 @@ async def test_w61_results_wait_while_the_server_is_down(own_server: tuple[Any, 
     basic, home = own_server
     url = await asyncio.to_thread(embedded.ensure_running, home)
     async with running_worker(basic.app):
-        handle = await send(basic.nap, 1.5, "down")
+        handle = await send(basic.nap, 60, "down")
         await begun(traces, "down")
         await asyncio.to_thread(embedded.stop, home)
+        (traces / "down.go").touch()
         await eventually(lambda: "end" in (traces / "down").read_text(), what="the task ran to its end meanwhile")
         assert await asyncio.to_thread(embedded.ensure_running, home) == url
         rows = Rows(url)
@@ -117,12 +118,14 @@ async def test_w61_results_wait_while_the_server_is_down(own_server: tuple[Any, 
     assert (traces / "down").read_text().count("begin") == 1
 
 
-async def test_w61_a_worker_started_before_its_database_waits_for_it(own_server: tuple[Any, Path]) -> None:
+async def test_w61_a_worker_started_before_its_database_waits_for_it(
+    own_server: tuple[Any, Path], caplog: pytest.LogCaptureFixture
+) -> None:
     basic, home = own_server
     handle = await send(basic.add, 2, 3)
     await asyncio.to_thread(embedded.stop, home)
     async with running_worker(basic.app):
-        await asyncio.sleep(1.0)  # let it fail a few times
+        await eventually(lambda: caplog.text.count("schema: database error") >= 2, what="it has failed again")
         await asyncio.to_thread(embedded.ensure_running, home)
         assert (await handle.get_async(timeout_ms=60_000)).unwrap() == 5
 
@@ -133,8 +136,11 @@ async def test_w61_children_lost_while_it_waits_for_its_database_are_replaced(
     basic, home = own_server
     handle = await send(basic.add, 2, 3)
     await asyncio.to_thread(embedded.stop, home)
+    ready = asyncio.Event()
+    unsubscribe = events.subscribe(lambda name, _: ready.set() if name == "child.ready" else None)
     async with running_worker(basic.app):
-        await eventually(lambda: "schema: database error" in caplog.text, what="its children are ready")
+        await asyncio.wait_for(ready.wait(), 60)
+        unsubscribe()
         for process in psutil.Process().children(recursive=True):
             if process.name().startswith("horsies-child"):
                 process.kill()

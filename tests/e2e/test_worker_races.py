@@ -73,7 +73,7 @@ async def test_w51_a_claim_under_way_when_the_stop_comes_is_handed_back(
     )
     async with running_worker(basic.app, processes=2):
         if busy:
-            await send(basic.nap, 4, "busy")
+            await send(basic.nap, 2, "busy")
             await begun(traces, "busy")
         await insert(rows, ("t", "noop", "{}", 50))
         await eventually(lambda: rows.all("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"))
@@ -81,6 +81,7 @@ async def test_w51_a_claim_under_way_when_the_stop_comes_is_handed_back(
     assert (row["status"], row["claimed"], row["claimed_by_worker_id"]) == ("PENDING", False, None)
 
 
+@pytest.mark.slow("holds tasks for seconds to show an order")
 async def test_w51_a_task_seen_ahead_when_the_stop_comes_is_not_claimed(
     basic: Any, rows: Rows, database_url: str, traces: Path
 ) -> None:
@@ -181,6 +182,7 @@ async def test_l27_an_unconfirmed_start_does_not_hold_up_those_behind_it(
     assert await rows.status("unsure") == "PENDING" and await rows.attempts("unsure") == []
 
 
+@pytest.mark.slow("holds tasks for seconds to show an order")
 async def test_w30a_sync_tasks_follow_one_another_at_once_whatever_the_concurrency(basic: Any, rows: Rows) -> None:
     patient(basic)
     naps = [(f"n{n}", "nap", '{"seconds": 2.5}', 50) for n in range(3)]
@@ -190,6 +192,7 @@ async def test_w30a_sync_tasks_follow_one_another_at_once_whatever_the_concurren
             await rows.until(task_id, "COMPLETED")
 
 
+@pytest.mark.slow("holds tasks for seconds to show an order")
 async def test_w30a_no_async_task_is_claimed_for_a_child_that_a_sync_one_takes(basic: Any, rows: Rows) -> None:
     await insert(rows, ("sync", "nap", '{"seconds": 2}', 1), ("async", "anap", '{"seconds": 0}', 50))
     # At the end of its nap the child is free, and its end is written a moment later.
@@ -208,6 +211,7 @@ async def test_w30a_no_async_task_is_claimed_for_a_child_that_a_sync_one_takes(b
     assert seen == {"PENDING"} and row["claim_seq"] == 1
 
 
+@pytest.mark.slow("holds tasks for seconds to show an order")
 async def test_w25a_a_sync_task_behind_a_long_async_one_is_taken_back(basic: Any, rows: Rows, traces: Path) -> None:
     async with running_worker(basic.app, concurrency=2, run_ahead_ms=1_000):
         for handle in [await send(basic.anap, 0) for _ in range(100)]:
@@ -285,7 +289,7 @@ async def test_w72_a_row_that_somebody_keeps_locked_stops_neither_heartbeats_nor
 ) -> None:
     count = "SELECT count(*) AS n FROM horsies_heartbeats WHERE task_id = %s"
     async with running_worker(basic.app, processes=2):
-        locked, other = await send(basic.nap, 1, "locked"), await send(basic.nap, 9, "other")
+        locked, other = await send(basic.nap, 1, "locked"), await send(basic.nap, 60, "other")
         await begun(traces, "locked")
         await begun(traces, "other")
         async with await psycopg.AsyncConnection.connect(database_url) as db:
@@ -298,6 +302,7 @@ async def test_w72_a_row_that_somebody_keeps_locked_stops_neither_heartbeats_nor
                 return bool(now["n"] >= before["n"] + 4)
 
             await eventually(three_more, what="the other task's heartbeats go on")
+            (traces / "other.go").touch()
             await rows.until(other.task_id, "COMPLETED")
             await db.rollback()
         await rows.until(locked.task_id, "COMPLETED")

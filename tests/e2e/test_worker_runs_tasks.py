@@ -11,7 +11,7 @@ import pytest
 from horsies import OperationalErrorCode, OutcomeCode, TaskHandle
 from horsies.core.models.tasks import ContractCode
 from tests.e2e.conftest import load
-from tests.worker_support import ONE_AT_A_TIME, ROOT, Rows, running_worker
+from tests.worker_support import ROOT, Rows, make_worker, running_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -44,14 +44,13 @@ async def test_w30_a_task_runs_in_a_child_and_its_result_comes_back(basic: Any, 
     assert row["finalizing_at"] is None, "a result that is written at once needs no mark (L-30)"
 
 
-async def test_l20_errors_and_exceptions_are_failures(basic: Any, rows: Rows) -> None:
-    async with running_worker(basic.app):
-        domain, raised = await send(basic.fail, "CARD_DECLINED"), await send(basic.boom)
-        assert (await result_of(domain)).unwrap_err().error_code == "CARD_DECLINED"
-        error = (await result_of(raised)).unwrap_err()
+async def test_l20_errors_and_exceptions_are_failures(shared: Any, shared_rows: Rows) -> None:
+    domain, raised = await send(shared.fail, "CARD_DECLINED"), await send(shared.boom)
+    assert (await result_of(domain)).unwrap_err().error_code == "CARD_DECLINED"
+    error = (await result_of(raised)).unwrap_err()
     assert error.error_code is OperationalErrorCode.UNHANDLED_EXCEPTION
     assert error.exception["type"] == "RuntimeError" and "boom" in error.exception["traceback"]
-    row, (attempt,) = await rows.task(domain.task_id), await rows.attempts(domain.task_id)
+    row, (attempt,) = await shared_rows.task(domain.task_id), await shared_rows.attempts(domain.task_id)
     assert (row["status"], row["error_code"], row["failed_reason"]) == ("FAILED", "CARD_DECLINED", None)
     assert (attempt["outcome"], attempt["error_code"], attempt["error_message"]) == (
         "FAILED",
@@ -61,54 +60,49 @@ async def test_l20_errors_and_exceptions_are_failures(basic: Any, rows: Rows) ->
 
 
 @pytest.mark.parametrize("how", ["sys.exit", "interrupt", "base"])
-async def test_t88_no_exception_of_a_task_ends_its_child(basic: Any, how: str) -> None:
-    async with running_worker(basic.app):
-        before = (await outcome(basic.pid)).unwrap()
-        error = (await outcome(basic.die, how)).unwrap_err()
-        assert error.error_code is OperationalErrorCode.UNHANDLED_EXCEPTION
-        assert (await outcome(basic.pid)).unwrap() == before
+async def test_t88_no_exception_of_a_task_ends_its_child(shared: Any, how: str) -> None:
+    before = (await outcome(shared.pid)).unwrap()
+    error = (await outcome(shared.die, how)).unwrap_err()
+    assert error.error_code is OperationalErrorCode.UNHANDLED_EXCEPTION
+    assert (await outcome(shared.pid)).unwrap() == before
 
 
-async def test_t26_a_wrong_result_type_is_an_error_result(basic: Any) -> None:
-    async with running_worker(basic.app):
-        assert (await outcome(basic.wrong_type)).unwrap_err().error_code is ContractCode.RETURN_TYPE_MISMATCH
+async def test_t26_a_wrong_result_type_is_an_error_result(shared: Any) -> None:
+    assert (await outcome(shared.wrong_type)).unwrap_err().error_code is ContractCode.RETURN_TYPE_MISMATCH
 
 
-async def test_t106_a_result_that_cannot_be_serialized_fails_its_task_only(basic: Any) -> None:
-    async with running_worker(basic.app):
-        bad, good = await send(basic.unserializable), await send(basic.add, 1, 1)
-        assert (await result_of(bad)).unwrap_err().error_code is OperationalErrorCode.WORKER_SERIALIZATION_ERROR
-        assert (await result_of(good)).unwrap() == 2
+async def test_t106_a_result_that_cannot_be_serialized_fails_its_task_only(shared: Any) -> None:
+    bad, good = await send(shared.unserializable), await send(shared.add, 1, 1)
+    assert (await result_of(bad)).unwrap_err().error_code is OperationalErrorCode.WORKER_SERIALIZATION_ERROR
+    assert (await result_of(good)).unwrap() == 2
 
 
-async def test_a_result_of_50_megabytes_arrives(basic: Any) -> None:
-    async with running_worker(basic.app):
-        assert len((await outcome(basic.big, 50_000_000)).unwrap()) == 50_000_000
+async def test_a_result_of_50_megabytes_arrives(shared: Any) -> None:
+    assert len((await outcome(shared.big, 50_000_000)).unwrap()) == 50_000_000
 
 
-async def test_nul_characters_and_lone_surrogates_lose_nothing(basic: Any, rows: Rows) -> None:
-    async with running_worker(basic.app):
-        assert (await outcome(basic.nul)).unwrap() == "a\x00b"
-        nul, surrogate = await send(basic.odd_error, "a\x00b"), await send(basic.odd_error, "surrogate")
-        assert (await result_of(nul)).unwrap_err().error_code == "ODD"
-        unwritable = (await result_of(surrogate)).unwrap_err()
+async def test_nul_characters_and_lone_surrogates_lose_nothing(shared: Any, shared_rows: Rows) -> None:
+    assert (await outcome(shared.nul)).unwrap() == "a\x00b"
+    nul, surrogate = await send(shared.odd_error, "a\x00b"), await send(shared.odd_error, "surrogate")
+    assert (await result_of(nul)).unwrap_err().error_code == "ODD"
+    unwritable = (await result_of(surrogate)).unwrap_err()
     assert unwritable.error_code is OperationalErrorCode.WORKER_SERIALIZATION_ERROR and "ODD" in unwritable.message
-    (attempt,) = await rows.attempts(nul.task_id)
+    (attempt,) = await shared_rows.attempts(nul.task_id)
     assert attempt["error_message"] == "a\ufffdb"  # a TEXT column holds no NUL; the result itself is complete
 
 
-async def test_a_task_that_prints_megabytes_is_fine(basic: Any) -> None:
-    async with running_worker(basic.app):
-        assert (await outcome(basic.loud, 3_000_000)).unwrap() == 3_000_000
+async def test_a_task_that_prints_megabytes_is_fine(shared: Any) -> None:
+    assert (await outcome(shared.loud, 3_000_000)).unwrap() == 3_000_000
 
 
-async def test_w31_a_copy_made_by_fork_neither_reports_nor_reads(basic: Any, rows: Rows, traces: Path) -> None:
-    async with running_worker(basic.app):
-        handle = await send(basic.forks, "fork")
-        assert (await result_of(handle)).unwrap() > 0
-        answers = [(await outcome(basic.add, n, 0)).unwrap() for n in range(5)]
+async def test_w31_a_copy_made_by_fork_neither_reports_nor_reads(
+    shared: Any, shared_rows: Rows, shared_traces: Path
+) -> None:
+    handle = await send(shared.forks, "fork")
+    assert (await result_of(handle)).unwrap() > 0
+    answers = [(await outcome(shared.add, n, 0)).unwrap() for n in range(5)]
     assert answers == [0, 1, 2, 3, 4]
-    assert len(await rows.attempts(handle.task_id)) == 1
+    assert len(await shared_rows.attempts(handle.task_id)) == 1
 
 
 async def test_threads_that_never_end_do_not_keep_the_worker(basic: Any) -> None:
@@ -117,27 +111,25 @@ async def test_threads_that_never_end_do_not_keep_the_worker(basic: Any) -> None
 
 
 @pytest.mark.parametrize("args", ["[1", '["one", 2]', "[1]", "[1, 2, 3]", "{}", '[1, 2]" OR 1=1', "null"])
-async def test_t105_a_row_edited_by_hand_fails_alone(basic: Any, rows: Rows, args: str) -> None:
-    await rows.all(
+async def test_t105_a_row_edited_by_hand_fails_alone(shared: Any, shared_rows: Rows, args: str) -> None:
+    await shared_rows.all(
         "INSERT INTO horsies_tasks (id, task_name, args)"
         " VALUES ('bad', 'add', %s), ('good', 'add', '[1, 2]') RETURNING id",
         args,
     )
-    async with running_worker(basic.app):
-        bad, good = await rows.until("bad", "FAILED"), await rows.until("good", "COMPLETED")
+    bad, good = await shared_rows.until("bad", "FAILED"), await shared_rows.until("good", "COMPLETED")
     assert bad["error_code"] == "WORKER_SERIALIZATION_ERROR"
-    (attempt,) = await rows.attempts("bad")  # L-28
+    (attempt,) = await shared_rows.attempts("bad")  # L-28
     assert attempt["outcome"] == "FAILED" and "'add'" in attempt["error_message"]
     assert good["result"].replace(" ", "") == '{"ok":3}'
 
 
-async def test_t78_a_retry_is_made_after_its_interval_and_the_history_is_kept(basic: Any, rows: Rows) -> None:
-    async with running_worker(basic.app):
-        handle = await send(basic.flaky, "flaky", 1)
-        waiting = await rows.until(handle.task_id, "PENDING", "RUNNING", "COMPLETED")
-        assert waiting["error_code"] is None
-        assert (await result_of(handle)).unwrap() == 2
-    row, attempts = await rows.task(handle.task_id), await rows.attempts(handle.task_id)
+async def test_t78_a_retry_is_made_after_its_interval_and_the_history_is_kept(shared: Any, shared_rows: Rows) -> None:
+    handle = await send(shared.flaky, "flaky", 1)
+    waiting = await shared_rows.until(handle.task_id, "PENDING", "RUNNING", "COMPLETED")
+    assert waiting["error_code"] is None
+    assert (await result_of(handle)).unwrap() == 2
+    row, attempts = await shared_rows.task(handle.task_id), await shared_rows.attempts(handle.task_id)
     assert (row["status"], row["retry_count"], row["error_code"]) == ("COMPLETED", 1, None)
     assert [(a["attempt"], a["outcome"], a["will_retry"]) for a in attempts] == [
         (1, "FAILED", True),
@@ -146,11 +138,10 @@ async def test_t78_a_retry_is_made_after_its_interval_and_the_history_is_kept(ba
     assert (row["started_at"] - attempts[0]["finished_at"]).total_seconds() >= 1
 
 
-async def test_t79_the_last_failure_is_final(basic: Any, rows: Rows) -> None:
-    async with running_worker(basic.app):
-        handle = await send(basic.flaky, "never", 99)
-        assert (await result_of(handle)).unwrap_err().error_code == "FLAKY"
-    row, attempts = await rows.task(handle.task_id), await rows.attempts(handle.task_id)
+async def test_t79_the_last_failure_is_final(shared: Any, shared_rows: Rows) -> None:
+    handle = await send(shared.flaky, "never", 99)
+    assert (await result_of(handle)).unwrap_err().error_code == "FLAKY"
+    row, attempts = await shared_rows.task(handle.task_id), await shared_rows.attempts(handle.task_id)
     assert (row["status"], row["retry_count"], row["error_code"]) == ("FAILED", 2, "FLAKY")
     assert [a["will_retry"] for a in attempts] == [True, True, False]
 
@@ -215,13 +206,9 @@ async def test_w30a_a_sync_task_takes_the_whole_child(basic: Any, traces: Path) 
 
 
 async def test_w81_run_once_processes_what_is_claimable_and_returns(basic: Any, rows: Rows) -> None:
-    from horsies.core.worker.config import WorkerConfig
-    from horsies.core.worker.service import Worker
-    from tests.worker_support import BASIC
-
     handles = [await send(basic.add, n, n) for n in range(20)]
     later = (await basic.add.schedule_async(3600, 1, 1)).unwrap()
-    assert await Worker(basic.app, WorkerConfig(app_locator=BASIC, **ONE_AT_A_TIME)).run_once() == 0
+    assert await make_worker(basic.app).run_once() == 0
     assert [(await result_of(handle)).unwrap() for handle in handles] == [2 * n for n in range(20)]
     assert await rows.status(later.task_id) == "PENDING"
     assert await rows.all("SELECT * FROM horsies_workers") == []

@@ -61,6 +61,7 @@ def imported(source: Path) -> ModuleType:
     return module
 
 
+@pytest.mark.slow("runs the code of a documentation page")
 def test_the_page_does_what_it_says(page: ModuleType) -> None:
     used = [block for block in BLOCKS if prints(block)]
     assert len(used) >= 10

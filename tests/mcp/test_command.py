@@ -225,6 +225,7 @@ async def test_x41_answers_are_not_waited_for_without_end(monkeypatch: pytest.Mo
             writer.close()
 
 
+@pytest.mark.slow("runs the code of a documentation page")
 def test_x41_the_page_shows_how_to_try_it_by_hand(tmp_path: Path, database_url: str) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     [command] = re.findall(r"```sh\n(printf .*?)```", (ROOT / "docs/mcp.md").read_text(), re.DOTALL)

@@ -112,6 +112,7 @@ def test_a_killed_server_comes_back_without_being_asked_for(path: Path) -> None:
     eventually_sync(lambda: postmasters(path) not in ([], [first]) and answers(url))
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_a_backend_that_outlives_a_killed_server_is_in_nobodys_way(path: Path) -> None:
     url = ensure_running(path)
     write_down(url)
@@ -127,6 +128,7 @@ def test_a_backend_that_outlives_a_killed_server_is_in_nobodys_way(path: Path) -
     eventually_sync(lambda: is_gone(backend))
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_everything_killed_at_once_as_by_a_power_cut(path: Path) -> None:
     with user_of(path) as user:
         write_down(url_told_to(user))
@@ -146,6 +148,7 @@ def stranger(initialized: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_a_pid_file_with_the_number_of_another_process_is_not_believed(
     path: Path, stranger: subprocess.Popen[bytes]
 ) -> None:
@@ -160,12 +163,14 @@ def test_a_pid_file_with_the_number_of_another_process_is_not_believed(
     assert stranger.poll() is None
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b"not a number\n"])
 def test_a_garbled_pid_file_is_cleared_away(path: Path, content: bytes) -> None:
     (path / "data" / "postmaster.pid").write_bytes(content)
     assert answers(ensure_running(path))
 
 
+@pytest.mark.slow("creates another database server")
 def test_an_initialization_that_was_cut_short_starts_over(new_path: Path) -> None:
     (new_path / "data.new" / "base").mkdir(parents=True)
     (new_path / "data.new" / "PG_VERSION").write_text("18\n")
@@ -190,6 +195,7 @@ def test_the_server_stops_when_its_last_user_is_killed(path: Path) -> None:
     eventually_sync(lambda: postmasters(path) == [])
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_the_server_stops_when_its_last_user_exits_hard(path: Path) -> None:
     with user_of(path, LEAVE_HARD) as user:
         assert url_told_to(user)
@@ -210,6 +216,7 @@ def test_two_processes_share_one_server(path: Path) -> None:
     eventually_sync(lambda: postmasters(path) == [])
 
 
+@pytest.mark.slow("many processes, started cold")
 def test_many_processes_and_threads_at_once_get_one_server(new_path: Path) -> None:
     urls: list[str] = []
     threads = [threading.Thread(target=lambda: urls.append(ensure_running(new_path))) for _ in range(4)]
@@ -225,6 +232,7 @@ def test_many_processes_and_threads_at_once_get_one_server(new_path: Path) -> No
         assert len(postmasters(new_path)) == 1
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_who_comes_while_the_server_stops_gets_a_new_one(path: Path) -> None:
     with user_of(path) as user:
         url_told_to(user)
@@ -234,6 +242,7 @@ def test_who_comes_while_the_server_stops_gets_a_new_one(path: Path) -> None:
     assert answers(ensure_running(path))
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_a_forked_child_counts_as_a_user(path: Path) -> None:
     code = USER + "if os.fork() == 0:\n    sys.stdin.read()\n    os._exit(0)\nos._exit(0)\n"
     with user_of(path, code) as user:
@@ -245,6 +254,7 @@ def test_a_forked_child_counts_as_a_user(path: Path) -> None:
     eventually_sync(lambda: postmasters(path) == [])
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_ctrl_c_in_the_terminal_of_one_user_does_not_reach_the_server(path: Path) -> None:
     with user_of(path, start_new_session=True) as user:
         url_told_to(user)
@@ -256,6 +266,7 @@ def test_ctrl_c_in_the_terminal_of_one_user_does_not_reach_the_server(path: Path
     assert postmaster(path) == running
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_a_new_keeper_takes_over_the_server_of_a_killed_one(path: Path) -> None:
     with user_of(path) as user:
         url = url_told_to(user)
@@ -268,6 +279,7 @@ def test_a_new_keeper_takes_over_the_server_of_a_killed_one(path: Path) -> None:
         assert answers(ensure_running(path)), "the new keeper looks after it as well"
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_a_killed_keeper_does_not_keep_stop_from_stopping(path: Path) -> None:
     ensure_running(path)
     kill(keeper(path))
@@ -275,6 +287,7 @@ def test_a_killed_keeper_does_not_keep_stop_from_stopping(path: Path) -> None:
     assert postmasters(path) == []
 
 
+@pytest.mark.slow("creates another database server")
 def test_a_deleted_directory_ends_its_server_and_can_be_made_anew(new_path: Path) -> None:
     write_down(ensure_running(new_path, settings=SETTINGS))
     old = postmaster(new_path)
@@ -286,18 +299,21 @@ def test_a_deleted_directory_ends_its_server_and_can_be_made_anew(new_path: Path
     assert answers(ensure_running(new_path)), "the old server took nothing of the new one's with it"
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_a_deleted_socket_is_made_again(path: Path) -> None:
     ensure_running(path)
     (path / "socket" / ".s.PGSQL.5432").unlink()
     assert answers(ensure_running(path))
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_a_dropped_database_is_made_again(path: Path) -> None:
     url = ensure_running(path)
     query(url.replace("/horsies?", "/postgres?"), "DROP DATABASE horsies")
     assert query(ensure_running(path), "SELECT current_database()") == [("horsies",)]
 
 
+@pytest.mark.slow("one more way for a server to end or to start")
 def test_a_server_without_free_connections_is_running(path: Path) -> None:
     url = ensure_running(path, settings=SETTINGS | {"max_connections": "5", "superuser_reserved_connections": "0"})
     with contextlib.ExitStack() as stack:

@@ -56,6 +56,7 @@ def new_path() -> Iterator[Path]:
         yield directory / "db"
 
 
+@pytest.mark.slow("creates another database server")
 @pytest.mark.parametrize("name", ["d" * 120, "a b%20ä'\"\\, &host=x"])
 def test_a_directory_with_a_long_or_odd_name(new_path: Path, name: str) -> None:
     odd = new_path / name
@@ -84,6 +85,7 @@ ensure_running(sys.argv[1])
     assert not (tmp_path / "db").exists()
 
 
+@pytest.mark.slow("creates another database server")
 def test_a_server_that_cannot_start_says_why(path: Path) -> None:
     right = (path / "data" / "PG_VERSION").read_text()
     (path / "data" / "PG_VERSION").write_text("9\n")
@@ -108,6 +110,7 @@ def test_a_file_in_the_place_of_the_directory_is_an_error(tmp_path: Path) -> Non
         ensure_running(tmp_path / "db")
 
 
+@pytest.mark.slow("creates another database server")
 @needs_root
 def test_an_ordinary_user_runs_the_server_as_itself(new_path: Path) -> None:
     new_path.mkdir()
@@ -121,6 +124,7 @@ def test_an_ordinary_user_runs_the_server_as_itself(new_path: Path) -> None:
     eventually_sync(lambda: postmasters(new_path) == [] and not (new_path / "server.json").exists())
 
 
+@pytest.mark.slow("creates another database server")
 @needs_root
 def test_root_below_a_closed_parent_gets_its_data_elsewhere(new_path: Path) -> None:
     new_path.parent.chmod(0o700)
@@ -138,6 +142,7 @@ def test_root_below_a_closed_parent_gets_its_data_elsewhere(new_path: Path) -> N
             ROOT_HOME.rmdir()
 
 
+@pytest.mark.slow("creates another database server")
 @needs_root
 def test_root_with_binaries_below_a_closed_parent_runs_a_copy(new_path: Path) -> None:
     closed, home, wheel = new_path / "closed", new_path / "home", find_install().parent

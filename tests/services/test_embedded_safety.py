@@ -146,6 +146,7 @@ def test_root_refuses_a_parent_of_another_user(home: Path) -> None:
     assert names(home / "theirs" / "below") == set()
 
 
+@pytest.mark.slow("creates another database server")
 @needs_root
 def test_root_follows_its_own_links_only_and_only_to_safe_places(home: Path) -> None:
     (home / "mine").mkdir()
@@ -166,6 +167,7 @@ def test_root_follows_its_own_links_only_and_only_to_safe_places(home: Path) -> 
         stop(home / "mine" / "db")
 
 
+@pytest.mark.slow("creates another database server")
 def test_directories_that_we_make_are_not_for_others_to_write(home: Path) -> None:
     before = os.umask(0)
     try:
@@ -242,6 +244,7 @@ def old_directory(path: Path) -> None:
                 os.chown(each, nobody(), -1)
 
 
+@pytest.mark.slow("creates another database server")
 @needs_root
 def test_data_of_an_earlier_version_is_taken_over(home: Path, treasure: Path) -> None:
     path = home / "db"
@@ -263,6 +266,7 @@ def test_data_of_an_earlier_version_is_taken_over(home: Path, treasure: Path) ->
     assert looks(treasure) == before, "what nobody had planted there was left alone"
 
 
+@pytest.mark.slow("creates another database server")
 @needs_root
 def test_a_server_that_an_earlier_version_left_running_is_replaced(home: Path) -> None:
     path = home / "db"
@@ -281,6 +285,7 @@ def test_a_server_that_an_earlier_version_left_running_is_replaced(home: Path) -
         old.wait()
 
 
+@pytest.mark.slow("creates another database server")
 @needs_root
 def test_root_refuses_data_that_another_user_has_put_there(home: Path) -> None:
     path = home / "db"
@@ -292,6 +297,7 @@ def test_root_refuses_data_that_another_user_has_put_there(home: Path) -> None:
     assert (path / "data").stat().st_uid == STRANGER
 
 
+@pytest.mark.slow("creates another database server")
 @needs_root
 def test_while_the_database_is_made_nobody_else_gets_at_it(home: Path) -> None:
     """initdb needs a user with a name. What it makes is out of reach of others who have that name."""

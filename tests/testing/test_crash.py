@@ -33,6 +33,8 @@ ENDS = {
     Moment.FINALIZING: ("FAILED", ["WORKER_FAILURE"], 1),
     Moment.DATABASE_GONE: ("COMPLETED", ["COMPLETED"], 1),
 }
+KEPT = {Moment.CHILD_KILLED, Moment.FINALIZING, Moment.DATABASE_GONE}  # one of each kind: child, worker, database
+MORE = pytest.mark.slow("another moment of the same story")
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def payments(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any
         yield module
 
 
-@pytest.mark.parametrize("moment", list(Moment))
+@pytest.mark.parametrize("moment", [one if one in KEPT else pytest.param(one, marks=MORE) for one in Moment])
 async def test_x14_a_worker_dies_at_the_moment_and_its_task_is_recovered(
     fragile: Any, database_url: str, moment: Moment
 ) -> None:
@@ -72,7 +74,7 @@ def test_x14_results_can_be_waited_for_inside_the_block_and_retries_are_not_wait
     assert handle.get(timeout_ms=0).is_ok() and fragile.effects("again") == 2
 
 
-@pytest.mark.parametrize("moment", [Moment.STARTED, Moment.FINALIZING])
+@pytest.mark.parametrize("moment", [pytest.param(Moment.STARTED, marks=MORE), Moment.FINALIZING])
 def test_x14_workflows_are_recovered_too(fragile: Any, moment: Moment) -> None:
     with fragile.app.testing.crash(fragile.after, at=moment):
         handle = fragile.line("flow").start().unwrap()

@@ -10,7 +10,7 @@ from horsies.testing import databases
 from tests.testing.plugin_support import ROOT, install
 
 pytest_plugins = ["pytester"]
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.slow("runs the code of a documentation page")]
 
 FILE = re.compile(r"^```\w+ title=\"([^\"]+)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

@@ -29,6 +29,7 @@ def home_of(url: str) -> Path:
     return home
 
 
+@pytest.mark.slow("runs pytest inside pytest")
 def test_x10_the_plugin_costs_nothing_unless_a_fixture_is_used(pytester: pytest.Pytester) -> None:
     project(
         pytester,
@@ -110,6 +111,7 @@ def test_x10_x11_horsies_worker_is_a_real_process(
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
 
 
+@pytest.mark.slow("runs pytest inside pytest")
 def test_x10_the_processes_of_xdist_share_one_server(pytester: pytest.Pytester) -> None:
     project(
         pytester,
@@ -140,6 +142,7 @@ def test_x10_the_processes_of_xdist_share_one_server(pytester: pytest.Pytester) 
     assert len(homes) == 1 and not homes.pop().exists()
 
 
+@pytest.mark.slow("runs pytest inside pytest")
 def test_x10_a_server_of_the_users_own_is_used_and_left_as_it_was(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, server_url: str, superuser: None
 ) -> None:
@@ -165,6 +168,7 @@ def test_x10_a_server_of_the_users_own_is_used_and_left_as_it_was(
         assert found == [], "also what a killed run has left is gone"
 
 
+@pytest.mark.slow("runs pytest inside pytest")
 def test_x10_mistakes_are_named(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makepyfile(test_it="def test_it(horsies_app): pass")
     ran = pytester.runpytest_subprocess("-q")

@@ -212,6 +212,7 @@ class Children:
         ready = self._ready.get(child)
         if ready is not None and not ready.done():
             ready.set_result(None)
+        events.emit("child.ready")
 
     def _note_names(self) -> None:
         """Children can differ: a module may have changed on the disk between the starts of two of them."""

@@ -21,7 +21,7 @@ from tests.e2e.workflows.conftest import FLOWS
 from tests.support import eventually
 from tests.worker_support import Rows, running_worker
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow("many rows beside a busy worker")]
 
 SLOTS = 2
 PLAIN = 6

@@ -16,7 +16,6 @@ from psycopg import AsyncConnection
 
 from tests.e2e.killing import kill_all
 from tests.e2e.workflows.conftest import FLOWS
-from tests.heavy import heavy
 from tests.support import eventually
 from tests.worker_support import Rows, WorkerProcess
 
@@ -131,7 +130,7 @@ async def test_l32_r30_r34_workers_killed_at_steps_of_ending_and_advancing(
     await story(SOME, flows, db, database_url, traces)
 
 
-@heavy
+@pytest.mark.slow("kills a worker at every step of a workflow")
 @pytest.mark.timeout(900)
 async def test_l32_r30_r34_r35_r36_workers_killed_at_every_step(
     flows: Any, db: AsyncConnection[Any], database_url: str, traces: Path
@@ -139,7 +138,7 @@ async def test_l32_r30_r34_r35_r36_workers_killed_at_every_step(
     await story(MOMENTS, flows, db, database_url, traces)
 
 
-@heavy
+@pytest.mark.slow("kills a worker at every step of a workflow")
 async def test_r35_a_worker_killed_while_a_child_is_built(
     flows: Any, db: AsyncConnection[Any], database_url: str, traces: Path
 ) -> None:

@@ -17,13 +17,12 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import NodeKey, WorkflowHandle, WorkflowStatus
-from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
 from horsies.core.workflows.advance import Worklist
 from tests.e2e.workflows.conftest import FLOWS
 from tests.e2e.workflows.rows import flow_status
 from tests.support import eventually
-from tests.worker_support import ONE_AT_A_TIME, Rows, running_worker
+from tests.worker_support import Rows, make_worker, running_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -80,7 +79,7 @@ async def test_x01_f33_f34_f61_f95_plain_values_go_from_node_to_node(flows: Any)
 
 async def test_w81_run_once_brings_a_whole_workflow_to_its_end(flows: Any, db: AsyncConnection[Any]) -> None:
     handle = await start(flows.chain("once", 3))
-    assert await Worker(flows.app, WorkerConfig(app_locator=LOCATOR, **ONE_AT_A_TIME)).run_once() == 0
+    assert await make_worker(flows.app, app_locator=LOCATOR).run_once() == 0
     assert await flow_status(db, handle.workflow_id) == "COMPLETED"
     assert (await handle.get_async(timeout_ms=1_000)).unwrap() == 4
 
@@ -101,7 +100,7 @@ async def test_w81_run_once_runs_what_its_own_reaper_is_just_enqueuing(
     await db.execute(HELD_UP)
     async with await AsyncConnection.connect(database_url) as holder, asyncio.TaskGroup() as group:
         await holder.execute("SELECT pg_advisory_xact_lock(1)")
-        worker = Worker(flows.app, WorkerConfig(app_locator=LOCATOR, **ONE_AT_A_TIME))
+        worker = make_worker(flows.app, app_locator=LOCATOR)
         run = group.create_task(worker.run_once())
         await eventually(lambda: waits(db, "%INSERT INTO horsies_tasks%"), what="the reaper enqueues")
         await eventually(lambda: pids(traces, "busy"), what="a task runs")
