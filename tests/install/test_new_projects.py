@@ -19,7 +19,6 @@ import pytest
 
 from horsies.core.embedded import stop as stop_server
 from horsies.dev.new import Template, create
-from tests.heavy import heavy
 from tests.install.pins import ROOT
 from tests.support import eventually_sync
 
@@ -60,7 +59,7 @@ def test_x32_the_tests_of_a_new_project_pass(tmp_path: Path, server_url: str) ->
     assert re.search(r"[3-9] passed", said), said
 
 
-@heavy
+@pytest.mark.slow("starts a PostgreSQL server for each template")
 @pytest.mark.parametrize("template", Template)
 def test_x32_the_tests_of_a_new_project_bring_their_own_server(tmp_path: Path, template: Template) -> None:
     create(tmp_path / "my-shop", template)
@@ -83,6 +82,7 @@ def told_to_install(said: str, wheel: Path) -> list[str]:
     return [ours.replace("/path/to/horsies", "horsies") + f" @ {wheel.as_uri()}", *others]
 
 
+@pytest.mark.slow("makes an environment for each template and asks the package index")
 @asks_the_index
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("template", Template)
