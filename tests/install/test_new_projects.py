@@ -19,7 +19,6 @@ import pytest
 
 from horsies.core.embedded import stop as stop_server
 from horsies.dev.new import Template, create
-from tests.heavy import heavy
 from tests.install.pins import ROOT
 from tests.support import eventually_sync
 
@@ -60,7 +59,7 @@ def test_x32_the_tests_of_a_new_project_pass(tmp_path: Path, server_url: str) ->
     assert re.search(r"[3-9] passed", said), said
 
 
-@heavy
+@pytest.mark.slow("starts a PostgreSQL server for each template")
 @pytest.mark.parametrize("template", Template)
 def test_x32_the_tests_of_a_new_project_bring_their_own_server(tmp_path: Path, template: Template) -> None:
     create(tmp_path / "my-shop", template)
@@ -93,7 +92,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     return programs
 
 
-@asks_the_index
 @pytest.mark.timeout(900)
 def test_e01_extras_are_added_as_messages_say_it(installed: Path, wheel: Path, tmp_path: Path) -> None:
     """pip finds the package where it is installed, and asks the index only for what the extras need."""
@@ -105,7 +103,7 @@ def test_e01_extras_are_added_as_messages_say_it(installed: Path, wheel: Path, t
     assert f"horsies-pg @ {wheel.as_uri()}" in frozen and "watchfiles==" in frozen and "psycopg-binary==" in frozen
 
 
-@asks_the_index
+@pytest.mark.slow("makes an environment for each template and asks the package index")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("template", Template)
 def test_x32_a_new_project_in_a_new_environment_passes_its_tests_and_starts(
