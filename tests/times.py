@@ -1,9 +1,9 @@
 """Where the time of the tests goes, for `make test-times`: a plugin of pytest, in each process that runs tests.
 
-Of each file it adds up the seconds from the start of a test to its end, those of them in which fixtures start databases,
-servers and apps, the CPU time of the process itself, and that of the processes that the tests started and that have
-ended. What is left of the seconds is waiting. The files are also written to `longest.txt`, longest first: the next runs
-start with them, so that no run ends with one process at work and the others idle.
+For each file it adds up the seconds from the start of a test to its end, those of them in which fixtures start
+databases, servers and apps, the CPU time of the process itself, and that of the processes that the tests started and
+that have ended. What is left of the seconds is waiting. The files are also written to `longest.txt`, longest first: the
+next runs start with them, so that no run ends with one process at work and the others idle.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The pinned versions, what our extras and dependency groups require, and a walk from the one to the other: on a given Python, is each
-package that would be installed pinned, and does its pin allow that Python?
+"""The pinned versions, what our extras and dependency groups require, and a walk from the one to the other: on a given
+Python, is each package that would be installed pinned, and does its pin allow that Python?
 
 The walk evaluates the markers for the given Python. pip does not do that: with `--python-version` it chooses the wheels
 of another Python, and still reads markers such as `python_version < "3.12"` for the Python that runs it.

@@ -207,7 +207,7 @@ def without_libpq(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("words", ["worker shop:app", "tasks", "web", "tui", "dev"])
+@pytest.mark.parametrize("words", ["worker shop:app", "tasks", "web", "tui"])
 def test_e01_commands_say_what_to_install_if_there_is_no_libpq(words: str) -> None:
     done = without_libpq("-m", "horsies", *words.split())
     assert done.returncode == 1 and done.stderr.startswith("error[HRS-222]: psycopg cannot load libpq")
