@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
@@ -17,12 +18,13 @@ from benchmarks import (
     recovery,
     schedules,
     sending,
+    startup,
     statements,
     workflow_start,
     workflows,
 )
 from benchmarks.durations import PAUSE_S, REST_S
-from benchmarks.process import worker
+from benchmarks.process import ROOT, worker
 from benchmarks.report import Bar, Report, percentiles, ratios
 from benchmarks.server import Server
 
@@ -57,6 +59,7 @@ class Bench(NamedTuple):
     rows: int = 1_000_000
     workers: int = 16
     share: float = 1.0  # of all counts and times of `scale`, to try it out
+    of: Path = ROOT  # the checkout whose starts are measured
 
     def some(self, count: int, least: int = 1) -> int:
         return max(least, round(count * self.share))
@@ -354,7 +357,13 @@ def schedulers(bench: Bench) -> None:
         add(key, what, "%", [100 * one.scheduler for one in found], Bar(20, "under"), f"{found[-1]}")
 
 
+def beginnings(bench: Bench) -> None:
+    """What a start costs, of this checkout or another."""
+    startup.measure(bench.server, bench.report, bench.times("every start"), bench.of)
+
+
 GROUPS: dict[str, Callable[[Bench], None]] = {
+    "startup": beginnings,
     "drain": drains,
     "strict": strict,
     "async": naps,

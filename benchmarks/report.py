@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -88,6 +88,10 @@ class Report:
         row = Row(key, what, unit, tuple(values), bar, note)
         self.rows.append(row)
         return row
+
+    def some(self, wanted: Callable[[Row], bool]) -> Report:
+        """The same run, with these rows only."""
+        return Report(self.machine, self.server, [row for row in self.rows if wanted(row)])
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -1,7 +1,7 @@
 """Prints what an installation with the pinned versions needs on this system and this Python, each with the hash of its
 file, for an installation that refuses everything else:
 
-    python deploy/hashes.py metrics,otel,uvloop > requirements.txt
+    python deploy/hashes.py binary,metrics,otel,uvloop > requirements.txt
     pip install --require-hashes --only-binary :all: -r requirements.txt
     pip install --no-deps .
 

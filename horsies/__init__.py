@@ -158,7 +158,12 @@ if not TYPE_CHECKING:  # a checker that saw this function would accept every nam
     def __getattr__(name: str) -> Any:
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        try:
+            module = import_module(_MODULE_OF[name])
+        except ImportError:
+            import_module("horsies.core.libpq")  # raises a clearer error if libpq is what is missing
+            raise
+        found = globals()[name] = getattr(module, name)
         return found
 
 

@@ -46,7 +46,6 @@ STALE_S = 3600
 # Which files begin, so that the run does not end with one process at work and the others idle: one long step first,
 # then the folders by what a test takes there.
 FIRST = (
-    "unit/test_typing.py",
     "e2e",
     "testing",
     "contrib",

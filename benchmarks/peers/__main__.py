@@ -25,10 +25,11 @@ from benchmarks.peers import figures
 from benchmarks.peers.catalog import CONTENDERS, Contender, Settings, described
 from benchmarks.peers.chart import draw
 from benchmarks.peers.figures import Samples
-from benchmarks.peers.lab import Failed, Lab, opened
+from benchmarks.peers.lab import Lab, opened
 from benchmarks.peers.measure import Round, one_round, trial
 from benchmarks.peers.program import WARM_UPS
 from benchmarks.report import replaced
+from benchmarks.starting import Failed
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, CHART = ROOT / "docs" / "peers.md", ROOT / "docs" / "peers.png"
@@ -73,7 +74,7 @@ def present(notes: list[str]) -> list[Contender]:
     """Those that are asked for and installed."""
     asked = {name for name in os.environ.get("ONLY", "").split(",") if name} | {"horsies"}
     wanted = [one for one in CONTENDERS if len(asked) == 1 or one.system in asked]
-    missing = {one.system for one in wanted if not installed(one.system)}
+    missing = {one.system for one in wanted if not all(map(installed, one.distributions))}
     notes += [f"{name} is left out: it is not installed in this environment" for name in sorted(missing)]
     return [one for one in wanted if one.system not in missing]
 
@@ -142,6 +143,7 @@ def told(contender: Contender, settings: Settings) -> str:
 def report(found: list[figures.Line], contenders: list[Contender], facts: dict[str, str], notes: list[str]) -> None:
     show(figures.RATES, figures.rates(found))
     show(figures.LATENCIES, figures.latencies(found))
+    show(figures.STARTS, figures.starts(found))
     for line in found:
         console.print(f"{line.title}: {line.tasks:,} tasks; {line.settings}")
     for note in notes:

@@ -29,7 +29,8 @@ class Traits:
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to run one system. Without `calm` settings only its drain is measured."""
+    """One way to run one system. Without `calm` settings only its drain is measured; `imports` is what
+    an app of it needs."""
 
     key: str
     system: str
@@ -44,6 +45,7 @@ class Contender:
     has_bulk: bool = True
     table: str = ""
     unfinished: str = ""
+    imports: str = ""
     command: tuple[str, ...] = field(default=())
 
     @property
@@ -123,7 +125,8 @@ CONTENDERS = (
         key="horsies",
         system=OURS,
         title="horsies",
-        distributions=("horsies", "psycopg"),
+        imports="from horsies import AppConfig, Horsies",
+        distributions=("horsies-pg", "psycopg"),
         traits=_OURS,
         tries=each(("processes", "run_ahead_ms"), (2, 20)),
         trial_tasks=5_000,
@@ -147,6 +150,7 @@ CONTENDERS = (
         key="pgqueuer",
         system="pgqueuer",
         title="PgQueuer",
+        imports="from pgqueuer import PgQueuer; from pgqueuer.db import AsyncpgDriver",
         distributions=("pgqueuer", "asyncpg", "uvloop"),
         traits=Traits(
             isolation="none: coroutines in the worker",
@@ -169,6 +173,7 @@ CONTENDERS = (
         key="procrastinate",
         system="procrastinate",
         title="Procrastinate",
+        imports="from procrastinate import App, PsycopgConnector",
         distributions=("procrastinate", "psycopg", "uvloop"),
         traits=Traits(
             isolation="none: coroutines or threads in the worker",
@@ -189,6 +194,7 @@ CONTENDERS = (
         key="oban",
         system="oban",
         title="Oban for Python",
+        imports="from oban import Oban, worker",
         distributions=("oban", "psycopg", "uvloop"),
         traits=Traits(
             isolation="none: coroutines in the worker (processes are in its paid edition)",
@@ -209,6 +215,7 @@ CONTENDERS = (
         key="celery",
         system="celery",
         title="Celery on Redis",
+        imports="from celery import Celery",
         distributions=("celery", "redis", "hiredis"),
         traits=_CELERY_TRAITS,
         tries=each(

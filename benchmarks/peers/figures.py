@@ -5,12 +5,22 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.peers.catalog import OURS, Answer, Contender, Traits
 
 NOTHING = "–"
 MARK: Mapping[Answer, str] = {"value": "", "polled value": " (polled)", "status": " (status only)", "none": ""}
+
+
+class Begin(NamedTuple):
+    """One start of a worker: seconds and seconds of CPU to its first finished task, seconds of the import of its
+    library in another process, and the memory of its processes in 10^6 bytes."""
+
+    first_s: float
+    cpu_s: float
+    import_s: float
+    pss_mb: float
 
 
 @dataclass
@@ -22,6 +32,7 @@ class Samples:
     bulk: dict[int, float] = field(default_factory=dict)
     starts: dict[int, list[float]] = field(default_factory=dict)
     ends: dict[int, list[float]] = field(default_factory=dict)
+    begin: dict[int, Begin] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,7 @@ class Line:
     bulk: Figure | None
     start: Latency | None
     end: Latency | None
+    begin: tuple[Figure | None, ...]
 
 
 def lines(
@@ -88,7 +100,14 @@ def line(contender: Contender, found: Samples, ours: Samples, settings: str, tas
         bulk=figure(found.bulk, ours.bulk),
         start=latency(found.starts, ours.starts),
         end=latency(found.ends, ours.ends),
+        begin=begins(found.begin, ours.begin),
     )
+
+
+def begins(found: Mapping[int, Begin], ours: Mapping[int, Begin]) -> tuple[Figure | None, ...]:
+    """One figure for each field of a start."""
+    split = [[{n: one[nth] for n, one in some.items()} for some in (found, ours)] for nth in range(len(Begin._fields))]
+    return tuple(figure(values, others) for values, others in split)
 
 
 def figure(values: Mapping[int, float], ours: Mapping[int, float]) -> Figure | None:
@@ -149,6 +168,29 @@ RATES = ("", "drain, tasks/s", "× ours", "send one by one", "× ours", "send in
 LATENCIES = ("", "send to start, ms: p50 / p99", "× ours", "send to result, ms: p50 / p99", "× ours")
 
 
+STARTS = (
+    "", "first task, s", "× ours", "CPU, s", "× ours", "import, s", "× ours", "memory, MB", "× ours",
+)  # fmt: skip
+DIGITS = (2, 2, 2, 0)
+
+
+def starts(found: Sequence[Line]) -> list[list[str]]:
+    """The rows below `STARTS`."""
+    return [
+        [line.title, *(text for one, digits in zip(line.begin, DIGITS, strict=True)
+                       for text in (start_text(one, digits), ratio_text(one)))]
+        for line in found
+        if any(line.begin)
+    ]  # fmt: skip
+
+
+def start_text(found: Figure | None, digits: int) -> str:
+    """Such as `0.61 (0.58–0.70)`."""
+    if found is None:
+        return NOTHING
+    return f"{found.value:.{digits}f} ({found.low:.{digits}f}–{found.high:.{digits}f})"
+
+
 def rates(found: Sequence[Line]) -> list[list[str]]:
     """The rows below `RATES`."""
     return [
@@ -182,6 +224,7 @@ def page(
     parts = [f"![Drain rate, send rate and latency of each queue]({chart})", ""]
     parts += [", ".join(f"{name} {value}" for name, value in facts.items()), ""]
     parts += [*table(RATES, rates(found)), "", *table(LATENCIES, latencies(found)), ""]
+    parts += [*table(STARTS, starts(found)), ""]
     parts += ["Settings, and the number of tasks drained in each round:", ""]
     parts += table(("", "tasks", "settings"), [[line.title, f"{line.tasks:,}", line.settings] for line in found])
     parts += ["", "What each does, and does not do:", ""]

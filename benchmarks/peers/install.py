@@ -21,6 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = (ROOT / "constraints.txt", ROOT / "benchmarks" / "peers" / "constraints.txt")
+OURS = "horsies-pg"
 EVERY_PEER_RUNS_ON = ("3.14", "3.13", "3.12")
 PEERS = {
     "pgqueuer": ("pgqueuer", "asyncpg"),
@@ -49,14 +50,24 @@ def main(directory: Path) -> int:
 
 def shared_requirements(project: dict[str, Any]) -> list[str]:
     """What our package needs, with its server and the chart, and what builds it: everything but our package."""
-    extras = project["project"]["optional-dependencies"]
-    needed = [*project["project"]["dependencies"], *extras["embedded"], *extras["bench"]]
+    needed = [*project["project"]["dependencies"], *of_extras(project, "embedded", "bench")]
     return [*needed, *project["build-system"]["requires"], "editables", "uvloop"]
+
+
+def of_extras(project: dict[str, Any], *extras: str) -> list[str]:
+    """What these extras or groups of ours need. They name extras as `horsies-pg[binary]`."""
+    known = {**project["project"]["optional-dependencies"], **project.get("dependency-groups", {})}
+    found: list[str] = []
+    for extra in extras:
+        for one in known[extra]:
+            inner = re.fullmatch(r"[^\[]*\[(.*)\]", one)[1] if name_of(one) == OURS else ""  # type: ignore[index]
+            found += of_extras(project, *inner.split(",")) if inner else [one]
+    return found
 
 
 def from_index(python: str, requirements: Sequence[str]) -> list[str]:
     """The command that installs from the package index. Our own name is never looked up there."""
-    ours = [one for one in requirements if name_of(one) == "horsies"]
+    ours = [one for one in requirements if name_of(one) in (OURS, "horsies")]
     if ours:
         raise ValueError(f"{ours} comes from this tree, not from an index")
     limits = [part for file in CONSTRAINTS for part in ("--constraint", str(file))]

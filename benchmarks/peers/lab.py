@@ -10,12 +10,9 @@ import contextlib
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,17 +23,11 @@ from psycopg import sql
 
 from benchmarks.peers import gate, marks
 from benchmarks.peers.catalog import Contender, Settings, processes, worker_command
+from benchmarks.starting import ROOT, STOP_S, Process, compile_all, until
 from horsies.core import embedded
 
-ROOT = Path(__file__).resolve().parents[2]
 APPENDFSYNC = os.environ.get("REDIS_APPENDFSYNC", "everysec")
-PATIENCE_S = 90.0
-STOP_S = 20.0
 SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size", "autovacuum", "jit")
-
-
-class Failed(Exception):
-    """A contender that did not do what was asked; its last words are in the message."""
 
 
 class Lab:
@@ -85,16 +76,20 @@ class Lab:
         }
 
     @contextmanager
-    def worker(self, contender: Contender, store: Store, settings: Settings) -> Iterator[list[Process]]:
-        """The processes of one worker, all told to go, for as long as the block lasts."""
+    def worker(
+        self, contender: Contender, store: Store, settings: Settings, *, waits: bool = True
+    ) -> Iterator[list[Process]]:
+        """The processes of one worker, for as long as the block lasts; with `waits`, all are ready when they go."""
         waiting = Path(tempfile.mkdtemp(dir=self.home, prefix="gate-"))
         count = processes(contender, settings)
+        if not waits:
+            gate.Gate(waiting).open()
         started: list[Process] = []
         try:
             for _ in range(count):
                 environment = self.environment(store, settings, waiting)
                 started.append(Process(worker_command(contender, settings), environment, self.home))
-            if contender.system not in ("horsies", "celery"):
+            if waits and contender.system not in ("horsies", "celery"):
                 until(lambda: gate.Gate(waiting).ready == count, started, f"{contender.title}: worker ready")
                 gate.Gate(waiting).open()
             yield started
@@ -172,48 +167,6 @@ class RedisStore(Store):
         return not settings["results"] or int(keys["keys"]) >= count
 
 
-class Process:
-    """One process of a contender, in a group of its own. What it writes is kept for the case that it fails."""
-
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], home: Path, talks: bool = False) -> None:
-        self._log = Path(tempfile.mkstemp(dir=home, prefix="said-")[1])
-        pipe = subprocess.PIPE if talks else None
-        with self._log.open("wb") as log:
-            self.popen = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=environment,
-                stdin=pipe or subprocess.DEVNULL,
-                stdout=pipe or log,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-
-    def must_live(self) -> None:
-        if self.popen.poll() is not None:
-            raise Failed(f"a process ended with {self.popen.returncode}:\n{self.last_words()}")
-
-    def last_words(self) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-12:])
-
-    def ask_to_stop(self) -> None:
-        """A sender ends when it hears no more, a worker by its signal."""
-        if self.popen.stdin is not None:
-            self.popen.stdin.close()
-        elif self.popen.poll() is None:
-            self.popen.send_signal(signal.SIGTERM)
-
-    def stop(self) -> None:
-        """Gently; if that takes too long, the whole group at once."""
-        self.ask_to_stop()
-        try:
-            self.popen.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.popen.pid, signal.SIGKILL)
-            self.popen.wait()
-
-
 class Sender:
     """A sender process that takes orders."""
 
@@ -234,23 +187,12 @@ class Sender:
         return answer
 
 
-def until(holds: Any, alive: Sequence[Process], what: str, every: float = 0.01) -> None:
-    """Wait for it; fail when a process ends or nothing happens for too long."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        for process in alive:
-            process.must_live()
-        if time.monotonic() > deadline:
-            words = "\n".join(process.last_words() for process in alive)
-            raise Failed(f"{what}: not within {PATIENCE_S:.0f} s\n{words}")
-        time.sleep(every)
-
-
 @contextmanager
 def opened(tasks: int, *, with_redis: bool) -> Iterator[Lab]:
     """The servers, for as long as the block lasts."""
     home = Path(tempfile.mkdtemp(prefix="horsies-peers-"))
     home.chmod(0o711)  # the server runs as another user if we are root
+    compile_all(sys.executable, ROOT)
     try:
         with redis_server(home) if with_redis else contextlib.nullcontext() as redis:
             url = embedded.ensure_running(home / "pg")

@@ -3,22 +3,27 @@
 - drain: tasks that were sent beforehand, divided by the time from the first start of user code (by its own mark) until
   all are recorded as finished in the system's own store, as seen from outside;
 - enqueue: one producer, one task after the other, each committed (or accepted) before the next; and all by one call;
+- start: from the command of a worker until one task, which waits already, is recorded as finished, with the CPU of all
+  its processes; their memory after some more tasks; and the wall time of an interpreter that imports what an app needs;
 - latency: an idle system, one task at a time, from before the send to the start of user code, and to the moment the
   sender has the result.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic_ns
 
 from benchmarks.peers.catalog import Contender, Settings
-from benchmarks.peers.figures import Samples
-from benchmarks.peers.lab import Lab, Store, until
+from benchmarks.peers.figures import Begin, Samples
+from benchmarks.peers.lab import Lab, Sender, Store
+from benchmarks.starting import ROOT, finished, memory, until, watched
 
 LOOK_S = 0.02
 LAST_LOOK_S = 0.003
+SOME = 200  # tasks before the memory of a worker is measured
 
 
 def trial(lab: Lab, contender: Contender, settings: Settings, tasks: int) -> float:
@@ -57,6 +62,7 @@ def one_round(lab: Lab, contender: Contender, settings: Settings, plan: Round, i
                 into.bulk[plan.number] = filled
             into.drain[plan.number] = drain(lab, contender, store, settings, plan.tasks)
             if contender.calm is not None:
+                into.begin[plan.number] = begin(lab, contender, store, sender, contender.calm)
                 lab.marks.wipe()
                 with lab.worker(contender, store, contender.calm):
                     answers = contender.answer != "none"
@@ -68,6 +74,21 @@ def one_round(lab: Lab, contender: Contender, settings: Settings, plan: Round, i
 
 def rate(sent: Mapping[str, float]) -> float:
     return sent["count"] / sent["seconds"]
+
+
+def begin(lab: Lab, contender: Contender, store: Store, sender: Sender, settings: Settings) -> Begin:
+    """One start of a worker, and of an interpreter that imports the library."""
+    store.clear()
+    sender.order("many", settings, count=1)
+    what = f"{contender.title}: first task"
+    with lab.worker(contender, store, settings, waits=False) as processes:
+        first = watched(processes, lambda: store.is_done(1, settings), what)
+        sender.order("many", settings, count=SOME)
+        until(lambda: store.is_done(1 + SOME, settings), processes, f"{contender.title}: more tasks")
+        pss_mb = memory([process for one in processes for process in one.tree()]).pss
+    store.clear()
+    imported, _ = finished([sys.executable, "-c", contender.imports], lab.environment(store, settings, lab.home), ROOT)
+    return Begin(first.wall_s, first.cpu_s, imported.wall_s, pss_mb)
 
 
 def drain(lab: Lab, contender: Contender, store: Store, settings: Settings, tasks: int) -> float:

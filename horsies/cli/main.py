@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from horsies.cli import options, output
-from horsies.core import errors, tracing
+from horsies.core import distribution, errors, tracing
 from horsies.core.logs import clean_last_resort
 
 FLUSH_S = 2.0  # spans that have not been exported yet get this time; nothing else waits for them
@@ -132,9 +132,7 @@ def _import_command(name: str) -> Any:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        output.write(f"horsies {version('horsies')}")
+        output.write(f"horsies {distribution.version()}")
         raise typer.Exit
 
 
@@ -176,11 +174,17 @@ def run(
     loaded nothing else."""
     clean_last_resort()
     try:
+        distribution.refuse_other()
         # Who starts this command line again (--reload) needs to know it; that of another program is its own affair.
         called = options.Invocation(tuple(args) if command is None else None, is_program)
         code = (command or app)(args or ["--help"], prog_name=prog_name, standalone_mode=False, obj=called)
     except errors.HorsiesError as problem:
         output.show_error(problem)
+        return 1
+    except ImportError:
+        if (missing := _without_libpq()) is None:
+            raise
+        output.show_error(missing)
         return 1
     except typer.Abort:
         code = INTERRUPTED
@@ -195,6 +199,14 @@ def run(
     if code == INTERRUPTED:
         output.say("interrupted")
     return 0 if not code else 1
+
+
+def _without_libpq() -> errors.HorsiesError | None:
+    try:
+        import_module("horsies.core.libpq")
+    except errors.HorsiesError as problem:
+        return problem
+    return None
 
 
 def _help_for(problem: Exception) -> str | None:

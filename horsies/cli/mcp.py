@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from horsies.cli import database, options, output
-from horsies.core import errors, locate
+from horsies.core import distribution, errors, locate
 from horsies.core.app import Horsies
 from horsies.core.checks import require_sound
 from horsies.core.models.broker import PostgresConfig
@@ -45,7 +45,7 @@ def refuse_without_extra() -> None:
         raise errors.ConfigurationError(
             "the server for coding agents needs the package mcp, which is not installed",
             code=errors.ErrorCode.CLI_INVALID_ARGS,
-            help_text="pip install 'horsies[mcp]'",
+            help_text=distribution.pip_install("mcp"),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from horsies.cli import output
+from horsies.core.distribution import requirement
 from horsies.dev.new import Template, create, is_extra_missing, missing_for
 
 
@@ -25,7 +26,7 @@ def new(
     """
     for file in create(directory, template):
         output.write(os.path.relpath(file))
-    missing = [*(["/path/to/horsies[dev]"] if is_extra_missing() else ()), *missing_for(template)]
+    missing = [*([requirement("dev")] if is_extra_missing() else ()), *missing_for(template)]
     steps = [
         f"cd {shlex.quote(str(directory))}",
         *([f"pip install {shlex.join(missing)}"] if missing else ()),

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from horsies.cli import output
-from horsies.core import errors
+from horsies.core import distribution, errors
 
 log = logging.getLogger("horsies.reload")
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -65,5 +65,5 @@ def refuse_without_extra(*packages: str) -> None:
             raise errors.ConfigurationError(
                 f"this needs the package {package}, which is not installed",
                 code=errors.ErrorCode.CLI_INVALID_ARGS,
-                help_text='pip install "horsies[dev]"',
+                help_text=distribution.pip_install("dev"),
             )

@@ -13,6 +13,7 @@ import typer
 
 from horsies.cli import options, output, session
 from horsies.core.app import Horsies
+from horsies.core.distribution import pip_install
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.logs import wants_color
 
@@ -66,7 +67,7 @@ def _application() -> Callable[..., Any]:
         raise ConfigurationError(
             "the terminal dashboard needs the package textual, which is not installed",
             code=ErrorCode.CLI_INVALID_ARGS,
-            help_text="pip install 'horsies[tui]' (horsies tui --once works without it)",
+            help_text=f"{pip_install('tui')} (horsies tui --once works without it)",
         ) from None
     return for_broker
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from horsies.cli import options
-from horsies.core import errors
+from horsies.core import distribution, errors
 
 TOKEN_VARIABLE = "HORSIES_WEB_TOKEN"
 PACKAGES = ("starlette", "jinja2", "uvicorn")  # the extra `web`
@@ -125,5 +125,5 @@ def refuse_without_extra() -> None:
             raise errors.ConfigurationError(
                 f"the dashboard needs the package {package}, which is not installed",
                 code=errors.ErrorCode.CLI_INVALID_ARGS,
-                help_text="pip install 'horsies[web]'",
+                help_text=distribution.pip_install("web"),
             )

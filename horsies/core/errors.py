@@ -140,6 +140,11 @@ class ErrorCode(StrEnum):
     CHECK_WAITING_UNREADABLE = "HRS-218", "waiting tasks whose arguments the current code cannot read"
     CHECK_MAPPER_ENTRY_NEVER_MATCHES = "HRS-220", "an entry of the app's exception mapper that no task asks for"
     CHECK_WITHOUT_SESSION = "HRS-219", "a transaction pooler without `session_database_url`: what would listen polls"
+    OTHER_PACKAGE_INSTALLED = (
+        "HRS-221",
+        "the package `horsies` is installed beside `horsies-pg`: another project, or this one under its former name",
+    )
+    LIBPQ_MISSING = "HRS-222", "psycopg cannot load libpq, the client library of PostgreSQL"
 
     TASK_NOT_REGISTERED = "HRS-300", "a task that is not registered"
     TASK_DUPLICATE_NAME = "HRS-301", "two tasks with the same name"

@@ -1,15 +1,17 @@
 """A new project from a template (X-32): which name its package gets, what is refused, and its files. Templates are
-files of this package that end in `.in`; `@name@` and `@package@` in their texts and names are replaced.
+files of this package that end in `.in`; `@name@`, `@package@` and `@origin@` in their texts and names are replaced.
 """
 
 import importlib.util
 import keyword
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
+from horsies.core import distribution
 from horsies.core.errors import ConfigurationError, ErrorCode
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -43,18 +45,18 @@ def create(directory: Path, template: Template) -> list[Path]:
     """Write the project; return its files. Nothing is left behind if it fails."""
     target = directory.absolute()
     package = package_of(target.resolve().name, target)
-    name = project_name_of(target.resolve().name)
+    words = {"@name@": project_name_of(target.resolve().name), "@package@": package, "@origin@": _origin()}
     refuse_used(target)
     written: list[Path] = []
     made = [folder for folder in (target, *target.parents) if not folder.exists()]
     try:
         for source, relative in files_of(template):
-            file = target / filled(relative, name, package)
+            file = target / filled(relative, words)
             made += [folder for folder in (file.parent, *file.parent.parents) if not folder.exists()]
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("x", encoding="utf-8") as opened:
                 written.append(file)
-                opened.write(filled(source.read_text(encoding="utf-8"), name, package))
+                opened.write(filled(source.read_text(encoding="utf-8"), words))
     except OSError as problem:
         _remove(written, made)
         raise _refused(f"the project cannot be written to {directory}: {problem.strerror}") from None
@@ -71,8 +73,16 @@ def files_of(template: Template) -> list[tuple[Path, str]]:
     return [(source, _dotted(source.relative_to(root).as_posix().removesuffix(SUFFIX))) for source in sources]
 
 
-def filled(text: str, name: str, package: str) -> str:
-    return text.replace("@name@", name).replace("@package@", package)
+def filled(text: str, words: Mapping[str, str]) -> str:
+    for word, value in words.items():
+        text = text.replace(word, value)
+    return text
+
+
+def _origin() -> str:
+    """What follows our name in the requirements of a project: it gets horsies from where this installation came."""
+    origin = distribution.origin()
+    return "" if origin is None else f" @ {origin}"
 
 
 def package_of(name: str, target: Path | None = None) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 from mcp.server.lowlevel import Server
@@ -25,6 +24,7 @@ from mcp.types import (
     ToolAnnotations,
 )
 
+from horsies.core import distribution
 from horsies.core.db import describe
 from horsies.core.text import json_text, nearest, visible
 from horsies.mcp.acting import ACTING
@@ -74,7 +74,7 @@ def make_server(bench: Workbench, *, enable_actions: bool) -> Server[Any]:
 
     return Server(
         "horsies",
-        version=version("horsies"),
+        version=distribution.version(),
         title="horsies task queue",
         instructions=INSTRUCTIONS + (ACTIONS_ON if enable_actions else ACTIONS_OFF),
         on_list_tools=list_tools,

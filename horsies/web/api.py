@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
 from horsies import monitoring
+from horsies.core import distribution
 from horsies.core.models.monitoring import cluster, history, tasks
 from horsies.core.models.notes import LogPlace, TaskLogLine
 from horsies.core.monitoring import filters
@@ -92,7 +92,7 @@ async def meta(asked: Asked) -> WebMeta:
         has_app=board.has_app,
         payloads_hidden=board.config.hide_payloads,
         title=board.config.title,
-        version=version("horsies"),
+        version=distribution.version(),
     )
 
 

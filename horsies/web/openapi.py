@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
+from horsies.core import distribution
 from horsies.web.answers import JSON, RefusalBody
 from horsies.web.endpoints import Endpoint, model_of
 from horsies.web.security import INTENT, INTENT_HEADER
@@ -41,7 +41,7 @@ def document(endpoints: Sequence[Endpoint], title: str, root: str) -> dict[str, 
         paths.setdefault(f"/api/{endpoint.path}", {})[endpoint.method.lower()] = operation
     return {
         "openapi": "3.1.0",
-        "info": {"title": f"{title} dashboard", "version": version("horsies")},
+        "info": {"title": f"{title} dashboard", "version": distribution.version()},
         "servers": [{"url": root or "/"}],
         "paths": paths,
         "components": {"schemas": schemas},

@@ -29,21 +29,38 @@ ACCIDENTS = {"cython_runtime", "shop"}  # parts of these, and the app
 
 SENDS = {
     "core.app", "core.app_workflows", "core.brokers", "core.codec", "core.db", "core.errors", "core.exception_mapper",
-    "core.hooks", "core.models", "core.node_factory", "core.producer", "core.schema", "core.sql", "core.store",
-    "core.task_decorator", "core.tasks", "core.text", "core.tracing", "core.types",
+    "core.hooks", "core.libpq", "core.models", "core.node_factory", "core.producer", "core.schema", "core.sql",
+    "core.store", "core.task_decorator", "core.tasks", "core.text", "core.tracing", "core.types",
 }  # fmt: skip
 RUNS = SENDS - {"core.brokers"} | {
     "core.checks", "core.child", "core.discovery", "core.locate", "core.logs", "core.recovery", "core.scheduler",
 }  # fmt: skip
-HELPS = {"cli.main", "cli.options", "cli.output", "core.errors", "core.logs", "core.text", "core.tracing"}
+HELPS = {
+    "cli.main",
+    "cli.options",
+    "cli.output",
+    "core.distribution",
+    "core.errors",
+    "core.logs",
+    "core.text",
+    "core.tracing",
+}
 SERVES = RUNS | {
-    "cli.database", "cli.options", "cli.output", "cli.reloading", "cli.worker", "core.events", "core.loop",
-    "core.worker", "core.workflows", "dev.reports",
+    "cli.database", "cli.options", "cli.output", "cli.reloading", "cli.worker", "core.distribution", "core.events",
+    "core.loop", "core.worker", "core.workflows", "dev.reports",
 }  # fmt: skip
 SHOWS = SENDS | {
     "cli.database", "cli.options", "cli.output", "cli.web", "cli.web_server", "core.checks", "core.discovery",
-    "core.events", "core.locate", "core.logs", "core.monitoring", "core.recovery", "core.scheduler", "core.workflows",
-    "web",
+    "core.distribution", "core.events", "core.locate", "core.logs", "core.monitoring", "core.recovery",
+    "core.scheduler", "core.workflows", "web",
+}  # fmt: skip
+CHECKS = SENDS - {"core.brokers"} | HELPS | {
+    "cli.check", "cli.database", "core.checks", "core.discovery", "core.locate", "core.scheduler",
+}  # fmt: skip
+DEVELOPS = {
+    "cli.dev", "cli.options", "cli.output", "cli.reloading", "core.child", "core.discovery", "core.distribution",
+    "core.errors", "core.logs", "core.text", "dev.database", "dev.generations", "dev.leash", "dev.lines", "dev.ports",
+    "dev.programs", "dev.project", "dev.reports", "dev.tree", "dev.watch",
 }  # fmt: skip
 PREPARE = "from horsies.core.child.forkserver import prepare; prepare()"
 
@@ -52,8 +69,18 @@ KINDS = {
     "import horsies": ("import horsies", set(), set()),
     "a producer": ("from shop import double; double.send(2).unwrap()", SENDS, TYPES | DATABASE),
     "horsies --help": ("from horsies.cli.main import run; run(['--help'])", HELPS, COMMAND),
+    "horsies check": (
+        "from horsies.cli.main import run; run(['check', 'shop:app'])",
+        CHECKS,
+        TYPES | DATABASE | COMMAND,
+    ),
     "horsies worker": (f"import horsies.cli.worker; {PREPARE}", SERVES, TYPES | DATABASE | COMMAND | {"psutil"}),
     "a fork server, and so each child": (PREPARE, RUNS, TYPES | DATABASE | {"psutil"}),
+    "horsies dev": (
+        "import horsies.cli.dev; from horsies.dev import database, lines, tree, watch",
+        DEVELOPS,
+        COMMAND | {"anyio", "psutil", "watchfiles"},
+    ),
     "horsies web": ("import horsies.cli.web_server", SHOWS, TYPES | DATABASE | COMMAND | WEB),
 }
 

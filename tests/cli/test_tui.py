@@ -55,7 +55,7 @@ def test_m82_once_needs_no_textual(database_url: str) -> None:
 
 def test_m80_without_the_extra_it_says_what_to_install(database_url: str) -> None:
     typed = _without_textual("tui", "--database-url", database_url)
-    assert typed.returncode == 1 and "pip install 'horsies[tui]'" in typed.stderr and "Traceback" not in typed.stderr
+    assert typed.returncode == 1 and 'pip install "horsies-pg[tui]"' in typed.stderr and "Traceback" not in typed.stderr
 
 
 def _without_textual(*words: str) -> subprocess.CompletedProcess[str]:

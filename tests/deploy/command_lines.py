@@ -48,6 +48,17 @@ def unknown(words: list[str]) -> list[str]:
 
 
 @cache
+def known_options() -> set[str]:
+    """The options of all commands."""
+
+    def below(command: Any) -> set[str]:
+        own = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+        return own.union(*map(below, getattr(command, "commands", {}).values()))
+
+    return below(_whole()) | {"--help"}
+
+
+@cache
 def _whole() -> Any:
     return typer.main.get_command(command_line)
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from horsies.core.monitoring import catalogue
+from tests.each import each
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
@@ -47,7 +47,7 @@ def expressions() -> Iterator[tuple[str, str]]:
             yield variable["name"], variable["query"]["query"]
 
 
-@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+@each(("where", "expression"), list(expressions()))
 def test_queries_use_metrics_and_labels_that_exist(where: str, expression: str) -> None:
     names = NAME.findall(expression)
     assert names and set(names) <= SERIES.keys(), where
@@ -60,7 +60,7 @@ def test_queries_use_metrics_and_labels_that_exist(where: str, expression: str) 
         assert expression.count(opening) == expression.count(closing), where
 
 
-@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+@each(("where", "expression"), list(expressions()))
 def test_counters_are_rated_and_gauges_are_not(where: str, expression: str) -> None:
     for name in set(NAME.findall(expression)):
         is_gauge = SERIES[name].kind == "gauge"

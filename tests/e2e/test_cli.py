@@ -42,7 +42,7 @@ def scalar(url: str, query: str) -> object:
 def test_the_console_script_is_the_same_as_the_module(project: Path) -> None:
     script = Path(sys.executable).parent / "horsies"
     said = subprocess.run([script, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
-    assert said == run("--version", cwd=project).stdout == f"horsies {version('horsies')}\n"
+    assert said == run("--version", cwd=project).stdout == f"horsies {version('horsies-pg')}\n"
 
 
 def test_without_a_command_it_shows_its_help(project: Path) -> None:

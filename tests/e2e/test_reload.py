@@ -181,4 +181,4 @@ def test_x30_only_the_reloader_imports_watchfiles_and_without_it_it_says_what_to
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment())
     assert done.stdout.split() == ["False", "False", "1", "1"], done.stderr
     assert done.stderr.count("this needs the package watchfiles") == 2
-    assert done.stderr.count('pip install "horsies[dev]"') == 2
+    assert done.stderr.count('pip install "horsies-pg[dev]"') == 2

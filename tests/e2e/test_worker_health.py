@@ -170,4 +170,4 @@ async def test_metrics_port_without_the_extra_says_what_to_install(tmp_path: Pat
     with WorkerProcess(database_url, "--metrics-port", "0", env={"PYTHONPATH": str(tmp_path)}) as worker:
         code, output = await asyncio.to_thread(worker.wait)
     assert code == 1
-    assert "pip install 'horsies[metrics]'" in output and "Traceback" not in output
+    assert 'pip install "horsies-pg[metrics]"' in output and "Traceback" not in output

@@ -1,5 +1,5 @@
-"""The pinned versions, what our extras require, and a walk from the one to the other: on a given Python, is each
-package that would be installed pinned, and does its pin allow that Python?
+"""The pinned versions, what our extras and dependency groups require, and a walk from the one to the other: on a given
+Python, is each package that would be installed pinned, and does its pin allow that Python?
 
 The walk evaluates the markers for the given Python. pip does not do that: with `--python-version` it chooses the wheels
 of another Python, and still reads markers such as `python_version < "3.12"` for the Python that runs it.
@@ -7,7 +7,6 @@ of another Python, and still reads markers such as `python_version < "3.12"` for
 
 from __future__ import annotations
 
-import os
 import platform
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -23,12 +21,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 # The oldest that we accept, that of Debian 12, and the first of each later series.
 PYTHONS = ("3.11.0", "3.11.2", "3.12.0", "3.13.0", "3.14.0")
-OURS = "horsies"
-VARIABLE = "HORSIES_TEST_INSTALL"
-
-asks_the_index = pytest.mark.skipif(
-    not os.environ.get(VARIABLE), reason=f"asks the package index: {VARIABLE}=1, or make test-install"
-)
+OURS = "horsies-pg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +44,27 @@ def constraints(python: str = platform.python_version()) -> dict[str, str]:
 
 
 def project() -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found: dict[str, Any] = _pyproject()["project"]
     return found
 
 
-def requirements_of(*extras: str) -> list[str]:
-    """What pip is asked to install for our package with these extras. Our own name, by which extras name each other,
-    is replaced by what it stands for and never looked up in an index."""
+def requirements_of(*names: str) -> list[str]:
+    """What pip is asked to install for our package with these extras or dependency groups. Our own name, by which they
+    name extras, is replaced by what it stands for and never looked up in an index."""
+    choices = {**_pyproject()["dependency-groups"], **project()["optional-dependencies"]}
     found = list(project()["dependencies"])
-    for extra in extras:
-        for text in project()["optional-dependencies"][extra]:
-            requirement = Requirement(text)
-            found += requirements_of(*requirement.extras) if requirement.name == OURS else [text]
+    for name in names:
+        for wanted in choices[name]:
+            if isinstance(wanted, dict):
+                found += requirements_of(wanted["include-group"])
+            else:
+                requirement = Requirement(wanted)
+                found += requirements_of(*requirement.extras) if requirement.name == OURS else [wanted]
     return list(dict.fromkeys(found))
+
+
+def _pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def problems(

@@ -1,6 +1,6 @@
-"""Projects that `horsies new` writes, as a stranger has them (X-32): a new environment with the package that is built
-from here, what the command itself says to install, the project's own tests, and `horsies dev`. A quick form, in the
-environment of the tests, is part of every run."""
+"""Projects that `horsies new` writes, as a stranger has them (X-32): the package that is built from here writes one,
+its README says how to install it into a new environment, and there its own tests pass and `horsies dev` starts. A quick
+form, in the environment of the tests, is part of every run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ import pytest
 
 from horsies.core.embedded import stop as stop_server
 from horsies.dev.new import Template, create
-from tests.heavy import heavy
 from tests.install.pins import ROOT
 from tests.support import eventually_sync
 
@@ -60,7 +59,7 @@ def test_x32_the_tests_of_a_new_project_pass(tmp_path: Path, server_url: str) ->
     assert re.search(r"[3-9] passed", said), said
 
 
-@heavy
+@pytest.mark.slow("starts a PostgreSQL server for each template")
 @pytest.mark.parametrize("template", Template)
 def test_x32_the_tests_of_a_new_project_bring_their_own_server(tmp_path: Path, template: Template) -> None:
     create(tmp_path / "my-shop", template)
@@ -72,30 +71,49 @@ def test_x32_the_tests_of_a_new_project_bring_their_own_server(tmp_path: Path, t
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("wheel")
     done(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT, cwd=place)
-    [found] = place.glob("horsies-*.whl")
+    [found] = place.glob("horsies_pg-*.whl")
     return found
 
 
-def told_to_install(said: str, wheel: Path) -> list[str]:
-    """What the command says to install, with the package that was just built in the place of ours."""
+def new_environment(place: Path) -> Path:
+    """Its programs."""
+    done(os.environ.get("NEW_PYTHON", sys.executable), "-m", "venv", place, cwd=place.parent)
+    return place / "bin"
+
+
+PIP = ("install", "--quiet", "--disable-pip-version-check", "-c", ROOT / "constraints.txt")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """The programs of an environment that has nothing but the package, from the wheel."""
+    programs = new_environment(tmp_path_factory.mktemp("installed") / "venv")
+    done(programs / "pip", *PIP, wheel, cwd=programs, timeout=600)
+    return programs
+
+
+@pytest.mark.timeout(900)
+def test_e01_extras_are_added_as_messages_say_it(installed: Path, wheel: Path, tmp_path: Path) -> None:
+    """pip finds the package where it is installed, and asks the index only for what the extras need."""
+    said = done(installed / "horsies", "new", "shop", cwd=tmp_path)
     [words] = re.findall(r"^next: .* && pip install (.*) && horsies dev", said, re.MULTILINE)
-    ours, *others = shlex.split(words)
-    return [ours.replace("/path/to/horsies", "horsies") + f" @ {wheel.as_uri()}", *others]
+    assert shlex.split(words) == ["horsies-pg[dev]", "pytest"]
+    done(installed / "pip", *PIP, *shlex.split(words), cwd=tmp_path, timeout=600)
+    frozen = done(installed / "pip", "freeze", cwd=tmp_path)
+    assert f"horsies-pg @ {wheel.as_uri()}" in frozen and "watchfiles==" in frozen and "psycopg-binary==" in frozen
 
 
-@asks_the_index
+@pytest.mark.slow("makes an environment for each template and asks the package index")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("template", Template)
 def test_x32_a_new_project_in_a_new_environment_passes_its_tests_and_starts(
-    tmp_path: Path, wheel: Path, template: Template
+    tmp_path: Path, installed: Path, template: Template
 ) -> None:
-    done(os.environ.get("NEW_PYTHON", sys.executable), "-m", "venv", tmp_path / "venv", cwd=tmp_path)
-    programs = tmp_path / "venv/bin"
-    install = (programs / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt")
-    done(*install, wheel, cwd=tmp_path, timeout=600)
-    said = done(programs / "horsies", "new", "shop", "--template", template.value, cwd=tmp_path)
+    done(installed / "horsies", "new", "shop", "--template", template.value, cwd=tmp_path)
     project = tmp_path / "shop"
-    done(*install, *told_to_install(said, wheel), cwd=tmp_path, timeout=600)
+    assert '.venv/bin/pip install -e ".[dev]"\n' in (project / "README.md").read_text()
+    programs = new_environment(project / ".venv")
+    done(programs / "pip", *PIP, "-e", ".[dev]", cwd=project, timeout=600)
     done(programs / "python", "-m", "pytest", "-q", cwd=project)
     settings = project / "pyproject.toml"
     settings.write_text(re.sub(r"\b8000\b", str(free_port()), settings.read_text()))

@@ -1,7 +1,7 @@
 """The pinned versions can be installed on every Python that we support, from the oldest on.
 
-As far as what is installed here can tell, this is part of every run. `make test-install` asks the package index about
-all of them: pip resolves each extra for each Python, without installing anything.
+As far as what is installed here can tell, this is part of every run. `make test-slow` asks the package index about all
+of them: pip resolves each extra for each Python, without installing anything.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from benchmarks.peers import install
 from tests.install.pins import (
+    OURS,
     PYTHONS,
     ROOT,
     Package,
-    asks_the_index,
     constraints,
     problems,
-    project,
     requirements_of,
 )
 
-INSTALLED = ("embedded", "test")  # what `make demo` and `make test` install
+INSTALLED = ("demo", "test")  # what `make demo` and `make test` install
 ALL = ("develop",)
 RESOLVE_S = 900.0
 
@@ -52,15 +52,9 @@ def described_here_for(python: str) -> Callable[[str], Package | None]:
     return describe
 
 
-def test_the_pythons_are_those_that_the_package_names() -> None:
-    series = [text.rpartition(" ")[2] for text in project()["classifiers"] if "Python :: 3." in text]
-    assert sorted({python.rpartition(".")[0] for python in PYTHONS}) == sorted(series)
-    assert all(SpecifierSet(project()["requires-python"]).contains(python) for python in PYTHONS)
-
-
-@pytest.mark.parametrize("python", PYTHONS)
-def test_what_is_installed_here_is_pinned_and_allows(python: str) -> None:
-    assert problems(INSTALLED, python, constraints(python), described_here_for(python)) == []
+def test_what_is_installed_here_is_pinned_for_every_python() -> None:
+    found = {python: problems(INSTALLED, python, constraints(python), described_here_for(python)) for python in PYTHONS}
+    assert {python: wrong for python, wrong in found.items() if wrong} == {}
 
 
 def test_everything_that_make_demo_and_make_test_install_is_what_the_pins_say() -> None:
@@ -81,25 +75,7 @@ def test_a_pin_that_needs_a_later_patch_release_is_found() -> None:
     assert problems(("uvloop",), "3.12.0", pins, describe) == []
 
 
-def test_a_package_that_only_some_pythons_need_must_be_pinned_for_them() -> None:
-    def describe(name: str) -> Package | None:
-        if name == "rich":
-            return Package("1", "", ("backport-of-it>=2; python_version < '3.12'", "fast; extra == 'speed'"))
-        return None
-
-    found = "backport-of-it, which rich needs, is not pinned"
-    assert problems((), "3.11.0", constraints(), describe) == [found]
-    assert problems((), "3.12.0", constraints(), describe) == []
-    old = problems((), "3.11.0", {**constraints(), "backport-of-it": "1.9"}, describe)
-    assert old == ["backport-of-it==1.9 is pinned, and rich needs >=2"]
-
-
-def test_the_demo_and_the_tests_need_no_tool_of_the_documentation() -> None:
-    names = {text.partition(">")[0] for extra in INSTALLED for text in requirements_of(extra)}
-    assert "pytest" in names and not [name for name in names if "mkdocs" in name or name == "ruff"]
-
-
-@asks_the_index
+@pytest.mark.slow("pip asks the package index about every package")
 @pytest.mark.timeout(RESOLVE_S)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_pip_resolves_every_extra_for(python: str, tmp_path: Path) -> None:
@@ -126,3 +102,15 @@ def resolved(python: str, directory: Path) -> dict[str, Package]:
         )
         for each in found
     }
+
+
+def test_our_own_name_is_never_looked_up_in_an_index() -> None:
+    """Another package of this name would be installed, and run."""
+    asked = [install.shared_requirements(tomllib.loads((ROOT / "pyproject.toml").read_text())), *install.PEERS.values()]
+    for requirements in asked:
+        assert not {OURS, "horsies"} & {install.name_of(one) for one in install.from_index("python", requirements)}
+    for name in ("horsies", "Horsies[embedded]>=0.1", "horsies_pg[web]"):
+        with pytest.raises(ValueError, match="this tree"):
+            install.from_index("python", ["rich", name])
+    command = install.from_tree("python")
+    assert {"--no-index", "--no-deps", "--no-build-isolation"} < set(command) and command[-1] == str(ROOT)

@@ -244,7 +244,7 @@ def test_x41_without_the_extra_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "mcp", None)  # what `import` does when it is not installed
     assert main.run(["mcp", "shop"]) == 1
     said = capsys.readouterr()
-    assert said.out == "" and "pip install 'horsies[mcp]'" in said.err
+    assert said.out == "" and 'pip install "horsies-pg[mcp]"' in said.err
 
 
 def test_x41_an_app_that_is_not_there_is_an_error_on_standard_error(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ ensure_running(sys.argv[1])
         [sys.executable, "-c", code, str(tmp_path / "db")], capture_output=True, text=True, cwd=ROOT, check=False
     )
     assert done.returncode != 0
-    assert 'pip install "horsies[embedded]"' in done.stderr
+    assert 'pip install "horsies-pg[embedded]"' in done.stderr
     assert ErrorCode.BROKER_INIT_FAILED in done.stderr
     assert not (tmp_path / "db").exists()
 

@@ -25,6 +25,7 @@ from horsies.core.monitoring.filters import TaskFilter, order, page
 from horsies.core.store import audit, many, monitoring, reasons, rollup, troubles
 from horsies.core.types import WorkflowStatus
 from tests.conftest import fresh_database
+from tests.each import each
 from tests.heavy import VARIABLE
 from tests.store.plan_reading import Plan
 from tests.store.plan_reading import explaining as session_telling
@@ -355,8 +356,8 @@ async def fill_and_look(url: str, state: str, *, analysed: bool = True) -> dict[
     return told
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("name", LOOKS)
+@each("state", STATES)
+@each("name", LOOKS)
 def test_m45_m46a_a_question_reads_no_more_than_its_bound(shelf: Shelf, state: str, name: str) -> None:
     look, plans = LOOKS[name], shelf.told(state, name)
     assert plans, "or nothing below would mean anything"
@@ -368,7 +369,7 @@ def test_m45_m46a_a_question_reads_no_more_than_its_bound(shelf: Shelf, state: s
     assert set[str]().union(*[plan.whole_scans for plan in plans]) <= {"horsies_workers"}
 
 
-@pytest.mark.parametrize("state", ["ended", "waiting"])
+@each("state", ["ended", "waiting"])
 def test_m46a_statistics_of_another_time_change_nothing(server_url: str, template: str, state: str) -> None:
     """As after a flood, before the table is analysed: the server believes that it is empty."""
     with fresh_database(server_url, template) as url:

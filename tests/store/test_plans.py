@@ -23,6 +23,7 @@ from psycopg import AsyncConnection
 from horsies.core.db.connections import BY_INDEX, IN_BULK
 from horsies.core.sql import load
 from tests.conftest import fresh_database
+from tests.each import each
 from tests.store import plan_states as states
 from tests.store.plan_acts import ACTS, EVERYWHERE, PREPARED, Act
 from tests.store.plan_reading import Explainer, Plan, SessionCut, explaining
@@ -216,7 +217,7 @@ async def test_only_a_session_that_was_cut_is_told_apart(database_url: str) -> N
             await session.plans(lambda conn: conn.execute("SELECT pg_terminate_backend(pg_backend_pid())"))
 
 
-@pytest.mark.parametrize(("state", "name"), [*product(STATES, ACTS), *product(KEPT, PREPARED)])
+@each(("state", "name"), [*product(STATES, ACTS), *product(KEPT, PREPARED)])
 def test_d12_the_plan_of(shelf: Shelf, state: str, name: str) -> None:
     act, seen = ACTS[name], shelf.told(state, name)
     assert all(any(plan.name == act.statement for plan in told.plans) for told in seen), "was not run"

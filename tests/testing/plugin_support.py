@@ -33,9 +33,9 @@ def entry_points() -> dict[str, str]:
 
 def install(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an installer would: the entry points in the metadata of the package, and the package on the path."""
-    facts = pytester.mkdir("site") / "horsies-0.1.0.dist-info"
+    facts = pytester.mkdir("site") / "horsies_pg-0.1.0.dist-info"
     facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: horsies\nVersion: 0.1.0\n")
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: horsies-pg\nVersion: 0.1.0\n")
     lines = [f"{name} = {module}" for name, module in entry_points().items()]
     (facts / "RECORD").write_text("horsies/__init__.py,,\npytest_horsies.py,,\n")
     (facts / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))

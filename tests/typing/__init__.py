@@ -1,1 +1,1 @@
-"""Samples for the type checker; `tests/unit/test_typing.py` runs it on them. They are never imported."""
+"""Samples for the type checker; `python -m tests.typing` runs it on them. They are never imported."""

@@ -40,7 +40,7 @@ def test_x32_what_a_template_needs_beside_horsies_is_named_if_it_is_not_installe
     for template in new.Template:
         facts = tomllib.loads((new.TEMPLATES / template.value / "pyproject.toml.in").read_text())["project"]
         named = [*facts["dependencies"], *facts["optional-dependencies"]["dev"]]
-        brought = {"horsies", "uvicorn"}  # by the extra `dev`
+        brought = {"horsies-pg", "uvicorn"}  # by the extra `dev`
         assert new.is_extra_missing()
         wanted = [one for one in map(Requirement, named) if one.name not in brought]
         assert sorted(new.missing_for(template)) == sorted({_without_version(one) for one in wanted})
@@ -56,8 +56,8 @@ def _without_version(wanted: Requirement) -> str:
         ((), ""),
         (("fastapi", "pytest"), "pip install fastapi pytest && "),
         (("greenlet",), "pip install 'sqlalchemy[asyncio]' && "),
-        (("watchfiles",), "pip install '/path/to/horsies[dev]' && "),
-        (("jinja2", "httpx2"), "pip install '/path/to/horsies[dev]' httpx2 && "),
+        (("watchfiles",), "pip install 'horsies-pg[dev]' && "),
+        (("jinja2", "httpx2"), "pip install 'horsies-pg[dev]' httpx2 && "),
     ],
 )
 def test_x32_the_next_steps_are_printed_as_one_would_type_them(

@@ -1,4 +1,4 @@
-"""`make test-versions`: the tests of what meets the server, on each PostgreSQL that can be had, and a table in the end.
+"""`make test VERSIONS=all`: the tests of what meets the server, on each PostgreSQL that can be had, and a table.
 Every version is a temporary server of its own, which the tests are pointed at with `HORSIES_TEST_DATABASE_URL`. If that
 is set already, the tests are run on that server alone.
 """

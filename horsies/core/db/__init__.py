@@ -3,6 +3,7 @@ and what a failure means.
 """
 
 # fmt: off
+from horsies.core import libpq as libpq
 from horsies.core.db.bridge import Bridge, BridgeError, Reply, on_bridge
 from horsies.core.db.connections import BY_INDEX, IN_BULK, connect, drain_pending_connects, make_pool
 from horsies.core.db.failures import (

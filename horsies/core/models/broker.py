@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, PrivateAttr, SecretStr, field_validator
 
 from horsies.core.errors import ErrorCode
+from horsies.core.libpq import psycopg
 from horsies.core.models.base import A_DAY_MS, ConfigModel, Violation
 from horsies.core.types import Err, Ok
 
@@ -184,7 +183,7 @@ class PostgresConfig(ConfigModel):
             wanted["keepalives_count"] = self.tcp_keepalives_count
         if self.tcp_user_timeout_ms:
             wanted["tcp_user_timeout"] = self.tcp_user_timeout_ms
-        said = {} if self.is_embedded else conninfo_to_dict(self.dsn())
+        said = {} if self.is_embedded else psycopg.conninfo.conninfo_to_dict(self.dsn())
         return {name: value for name, value in wanted.items() if name not in said}
 
     def display_url(self) -> str:
@@ -242,7 +241,7 @@ def _is_readable(url: str) -> bool:
     if "@" in _parts(url)["rest"].partition("?")[0]:
         return False
     try:
-        ports = str(conninfo_to_dict(url).get("port") or "")
+        ports = str(psycopg.conninfo.conninfo_to_dict(url).get("port") or "")
     except (psycopg.Error, ValueError):
         return False
     return all(port.isdigit() for port in ports.split(",") if port)

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
 from horsies.core.db import cancel_all
+from horsies.core.distribution import pip_install
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.monitoring import metrics, snapshot
 
@@ -56,7 +57,7 @@ def encoder() -> Encode:
         raise ConfigurationError(
             "metrics need the package prometheus-client, which is not installed",
             code=ErrorCode.CLI_INVALID_ARGS,
-            help_text="pip install 'horsies[metrics]'",
+            help_text=pip_install("metrics"),
         ) from None
     return encode
 

@@ -142,7 +142,7 @@ def _silent(found: Explanation) -> Sequence[str]:
     return [
         f"Look whether worker {found.worker_id} still runs; it was last heard at {at(found.since)}.",
         "If it is gone, another worker recovers the task by itself. To have that at once, sweep dead workers"
-        " (horsies sweep).",
+        " (horsies sweep-stale-workers).",
     ]
 
 

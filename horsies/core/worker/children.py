@@ -92,6 +92,7 @@ class Children:
             await asyncio.gather(*(self._add() for _ in range(self._processes)))
         except (launcher.LauncherDied, TimeoutError, OSError) as problem:
             raise ChildBroken(str(problem) or "the fork server did not become ready") from problem
+        log.debug("child processes ready")
 
     async def keep_up(self) -> None:
         """Replace dead and retiring children, one by one, for ever. The new child is ready before the old one

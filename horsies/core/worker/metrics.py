@@ -11,13 +11,12 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from time import monotonic
 from typing import Any
 
 import psutil
 
-from horsies.core import events
+from horsies.core import distribution, events
 from horsies.core.db import Listener, cancel_all, make_pool
 from horsies.core.monitoring import http, metrics
 from horsies.core.monitoring.snapshot import Reader, configured_by, over
@@ -86,7 +85,7 @@ class Exposure:
         self._ticking: asyncio.Task[None] | None = None
         self._lag_s = 0.0
         self._process = psutil.Process(me.pid)
-        self._version = version("horsies")
+        self._version = distribution.version()
         self._unsubscribe: Callable[[], None] = lambda: None
 
     async def open(self) -> None:

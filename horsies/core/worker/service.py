@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from horsies.core import events, tracing
+from horsies.core import distribution, events, tracing
 from horsies.core.app import Horsies
 from horsies.core.db import BY_INDEX, Backoff, Connection, Listener, cancel_all, connect
 from horsies.core.errors import HorsiesError
@@ -98,6 +98,7 @@ class Worker:
             await asyncio.sleep(0.01)
 
     async def _run(self, *, until: Callable[[], Coroutine[Any, Any, Any]], install_signals: bool) -> int:
+        distribution.refuse_other()
         if install_signals:
             loop = asyncio.get_running_loop()
             for sig in (signal.SIGTERM, signal.SIGINT):
@@ -320,6 +321,7 @@ class Worker:
         self._claimer.mark.notify, has_all_limits = await install_schema(
             self.plan.postgres, self.plan.needs, partial(asyncio.shield, app_is_checked)
         )
+        log.debug("schema checked")
         if not has_all_limits:
             self._upgrade = asyncio.create_task(add_limits(self.plan.postgres))
 

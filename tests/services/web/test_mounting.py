@@ -296,7 +296,7 @@ def test_m60_without_the_extra_it_says_what_to_install(missing: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert missing in done.stderr and "pip install 'horsies[web]'" in done.stderr
+    assert missing in done.stderr and 'pip install "horsies-pg[web]"' in done.stderr
 
 
 def test_m60_a_source_that_is_none_is_refused() -> None:

@@ -18,6 +18,7 @@ from horsies.web import ViewOnly
 from horsies.web.pages import SCREENS
 from horsies.web.pages.dialogs import DIALOGS
 from tests.conftest import fresh_database
+from tests.each import each
 from tests.factories import given_task
 from tests.services.web.conftest import FILLED
 from tests.web_support import Board, Nobody, a_board, raw, scope_of
@@ -71,13 +72,13 @@ async def page_of(board: Board, address: str, status: int = 200) -> Page:
     return Page(answer.text)
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
+@each("address", ADDRESSES)
 async def test_m66_m91_every_screen_shows_something(board: Board, address: str) -> None:
     page = await page_of(board, address)
     assert len(page.text) > 50
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
+@each("address", ADDRESSES)
 async def test_m91_no_link_is_dead(board: Board, address: str) -> None:
     """Every address that a page names is there; those of actions belong to routes of the API."""
     page = await page_of(board, address)
@@ -95,7 +96,7 @@ async def test_m91_no_link_is_dead(board: Board, address: str) -> None:
         assert (await board.get(path)).status_code == 405, (address, path)
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
+@each("address", ADDRESSES)
 async def test_m90_m93_a_page_has_nothing_inline_and_nothing_from_elsewhere(board: Board, address: str) -> None:
     page = await page_of(board, address)
     for tag, attrs in page.elements:
@@ -107,7 +108,7 @@ async def test_m90_m93_a_page_has_nothing_inline_and_nothing_from_elsewhere(boar
             assert re.match(r"/|\?|#|$", attrs.get(name) or ""), (tag, name, attrs[name])
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
+@each("address", ADDRESSES)
 async def test_m62_nobody_sees_a_screen_without_the_right_to_look(filled_url: str, address: str) -> None:
     async with a_board(filled_url, policy=Nobody()) as board:
         answer = await board.get(address, headers=HTML)
@@ -115,7 +116,7 @@ async def test_m62_nobody_sees_a_screen_without_the_right_to_look(filled_url: st
     assert "mail.send" not in answer.text
 
 
-@pytest.mark.parametrize("host", ["localhost/workers#", "localhost/workers?x#", "[", "a b", "@", "a:b", ""])
+@each("host", ["localhost/workers#", "localhost/workers?x#", "[", "a b", "@", "a:b", ""])
 async def test_m95_a_host_name_changes_nothing_about_who_shares_an_answer(filled_url: str, host: str) -> None:
     """Where an outer application checks host names, they may be anything here."""
     async with a_board(filled_url, allowed_hosts=None) as board:
@@ -133,7 +134,7 @@ async def test_m95_a_query_of_any_bytes_is_refreshed(board: Board) -> None:
     assert (await raw(board.app, scope))[0] == 200
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
+@each("address", ADDRESSES)
 async def test_m93_another_site_may_link_to_a_page_but_not_embed_it(board: Board, address: str) -> None:
     for site, mode, dest, status in [
         ("cross-site", "navigate", "document", {200, 303}),
@@ -147,7 +148,7 @@ async def test_m93_another_site_may_link_to_a_page_but_not_embed_it(board: Board
         assert (await board.get(address, headers=said)).status_code in status, said
 
 
-@pytest.mark.parametrize("index", ["9" * 5_000, "99999999999", "-1", "1.0", "٣", "²", "x"])
+@each("index", ["9" * 5_000, "99999999999", "-1", "1.0", "٣", "²", "x"])
 async def test_m64_a_node_that_cannot_exist_is_not_found(board: Board, index: str) -> None:
     await page_of(board, f"/workflows/f-running/nodes/{quote(index)}", 404)
 
@@ -157,20 +158,20 @@ async def test_m62_m64_an_index_without_end_tells_nobody_anything(filled_url: st
         assert (await board.get(f"/workflows/f-running/nodes/{'9' * 5_000}")).status_code == 403
 
 
-@pytest.mark.parametrize("address", [one for one in ADDRESSES if "/dialogs/" not in one])
+@each("address", [one for one in ADDRESSES if "/dialogs/" not in one])
 async def test_m62_who_may_only_look_is_offered_no_action(filled_url: str, address: str) -> None:
     async with a_board(filled_url, policy=ViewOnly()) as board:
         page = await page_of(board, address)
     assert not page.values("hx-get") and not page.values("hx-post")
 
 
-@pytest.mark.parametrize("name", DIALOGS)
+@each("name", DIALOGS)
 async def test_m62_a_dialog_is_for_those_who_may_act(filled_url: str, name: str) -> None:
     async with a_board(filled_url, policy=ViewOnly()) as board:
         assert (await board.get(f"/dialogs/{name}?id=t-pending", headers=HTML)).status_code == 403
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "status"),
     [
         ("/tasks/none", 404),
@@ -189,7 +190,7 @@ async def test_m64_what_is_not_there_is_said_as_a_page(board: Board, address: st
     assert "Overview" in page.text
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "names"),
     [
         ("", {"t-pending", "t-claimed", "t-running", "t-completed", "t-failed", "t-cancelled", "t-expired"}),
@@ -319,7 +320,7 @@ async def hostile(hostile_url: str) -> AsyncIterator[Board]:
         yield board
 
 
-@pytest.mark.parametrize("address", [one for one in ADDRESSES if one != "/queues/mail"])
+@each("address", [one for one in ADDRESSES if one != "/queues/mail"])
 async def test_m93_nothing_from_a_row_becomes_html(hostile: Board, address: str) -> None:
     page = await page_of(hostile, address)
     for tag, attrs in page.elements:

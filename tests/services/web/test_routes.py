@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
-import pytest
 
 from horsies.web import ViewOnly
 from horsies.web.app import ENDPOINTS
 from horsies.web.endpoints import Endpoint
 from horsies.web.security import HEADERS, LARGEST_BODY
+from tests.each import each
 from tests.hostile_support import plant
 from tests.json_schema import problems
 from tests.services.web.conftest import THERE
@@ -36,10 +36,10 @@ from tests.web_support import (
     scope_of,
 )
 
-every_route = pytest.mark.parametrize("endpoint", ENDPOINTS, ids=name_of)
-every_read = pytest.mark.parametrize("endpoint", READS, ids=name_of)
-every_answer = pytest.mark.parametrize("endpoint", ANSWERING, ids=name_of)
-every_action = pytest.mark.parametrize("endpoint", ACTIONS, ids=name_of)
+every_route = each("endpoint", ENDPOINTS, ids=name_of)
+every_read = each("endpoint", READS, ids=name_of)
+every_answer = each("endpoint", ANSWERING, ids=name_of)
+every_action = each("endpoint", ACTIONS, ids=name_of)
 
 # The routes of the contract, and those that are ours.
 DOCUMENTED = {
@@ -130,10 +130,9 @@ async def test_m60_nobody_acts_unless_actions_are_enabled(filled_url: str, endpo
 
 
 @every_action
-@pytest.mark.parametrize(
+@each(
     "headers",
     [{}, {"X-Horsies-Intent": "Action"}, {"X-Horsies-Intent": ""}, {"X-Horsies-Intent": "action, action"}],
-    ids=["none", "other", "empty", "twice"],
 )
 async def test_m62_an_action_must_be_meant(board: Board, endpoint: Endpoint, headers: dict[str, str]) -> None:
     answer = await board.client.post(path_of(endpoint, **THERE), headers=headers)
@@ -141,7 +140,7 @@ async def test_m62_an_action_must_be_meant(board: Board, endpoint: Endpoint, hea
 
 
 @every_action
-@pytest.mark.parametrize(
+@each(
     "headers",
     [
         {"Origin": "http://example.org"},
@@ -153,7 +152,6 @@ async def test_m62_an_action_must_be_meant(board: Board, endpoint: Endpoint, hea
         {"Sec-Fetch-Site": "same-site"},
         {"Origin": HOST, "Sec-Fetch-Site": "cross-site"},
     ],
-    ids=lambda headers: " ".join(headers.values()),
 )
 async def test_m93_an_action_must_come_from_our_own_origin(
     board: Board, endpoint: Endpoint, headers: dict[str, str]
@@ -162,15 +160,13 @@ async def test_m93_an_action_must_come_from_our_own_origin(
     assert refusal(answer) == (403, "WRONG_ORIGIN")
 
 
-@pytest.mark.parametrize(
-    "since", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00", "yesterday"]
-)
+@each("since", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00", "yesterday"])
 async def test_m45c_m64_a_time_that_cannot_be_asked_for_is_422(board: Board, since: str) -> None:
     assert refusal(await board.get("/api/failures", params={"since": since})) == (422, "INVALID_ARGUMENT")
 
 
 @every_read
-@pytest.mark.parametrize("mode", ["no-cors", "cors", "navigate"])
+@each("mode", ["no-cors", "cors", "navigate"])
 async def test_m93_a_page_of_another_site_cannot_make_a_browser_ask(
     board: Board, endpoint: Endpoint, mode: str
 ) -> None:
@@ -179,7 +175,7 @@ async def test_m93_a_page_of_another_site_cannot_make_a_browser_ask(
 
 
 @every_route
-@pytest.mark.parametrize("host", ["example.org", "localhost.example.org", "example.org:8600", "0", ""])
+@each("host", ["example.org", "localhost.example.org", "example.org:8600", "0", ""])
 async def test_m93_other_hosts_are_refused_also_without_a_policy(board: Board, endpoint: Endpoint, host: str) -> None:
     assert refusal(await board.ask(endpoint, headers={"Host": host}, **THERE)) == (400, "UNKNOWN_HOST")
 
@@ -205,7 +201,7 @@ async def test_m93_every_answer_has_the_headers_that_keep_a_browser_in_its_place
 
 
 @every_route
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FETCH"])
+@each("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FETCH"])
 async def test_m64_other_methods_are_refused(board: Board, endpoint: Endpoint, method: str) -> None:
     answer = await board.client.request(method, path_of(endpoint, **THERE), headers={**INTENT, "Origin": HOST})
     assert refusal(answer) == (405, "METHOD_NOT_ALLOWED")
@@ -255,7 +251,7 @@ async def test_m64_a_parameter_of_the_path_is_not_given_again(board: Board, endp
         assert refusal(answer) == (422, "INVALID_ARGUMENT")
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "params"),
     [
         ("tasks", {"limit": "0"}),
@@ -312,7 +308,7 @@ async def test_m64_wrong_parameters_are_refused_in_words(board: Board, path: str
     assert "Traceback" not in answer.text and len(answer.text) < 1_000
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "body"),
     [
         ("tasks/t-pending/cancel", {"include_running": "yes"}),
@@ -336,7 +332,7 @@ async def test_m64_wrong_bodies_are_refused_in_words(board: Board, filled_url: s
     assert contents(filled_url) == before
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "kind", "expected"),
     [
         (b"{", "application/json", (400, "BAD_JSON")),
@@ -373,7 +369,7 @@ async def test_m93_an_action_takes_nothing_from_the_query(board: Board) -> None:
     assert refusal(await board.act("/api/recovery/sweep?dry_run=true")) == (422, "INVALID_ARGUMENT")
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         "/api", "/api/", "/api/tasks/", "/API/tasks", "//api/tasks", "/api//tasks", "/api/../api/tasks",
@@ -388,7 +384,7 @@ async def test_m64_no_path_leads_elsewhere(board: Board, path: str) -> None:
     assert headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize("id_", ["no-such-id", "x" * 1_000, "%00", "%0a", "%F0%9F%90%B4", "' OR 1=1 --", "..", "%2e"])
+@each("id_", ["no-such-id", "x" * 1_000, "%00", "%0a", "%F0%9F%90%B4", "' OR 1=1 --", "..", "%2e"])
 async def test_m64_what_does_not_exist_is_404(board: Board, id_: str) -> None:
     for path in (f"tasks/{id_}", f"tasks/{id_}/logs", f"workflows/{id_}", f"workflows/{id_}/nodes/0", f"explain/{id_}"):
         answer = await board.get(f"/api/{path}")

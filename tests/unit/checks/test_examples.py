@@ -19,6 +19,8 @@ NOT_OF_A_PROGRAM = {
     "HRS-032": "of a start, not of a check",
     "HRS-211": "of a database: tests/services/test_check_live.py",
     "HRS-218": "of a database: tests/services/test_check_live.py",
+    "HRS-221": "of an environment: tests/install/test_name.py",
+    "HRS-222": "of an environment: tests/install/test_name.py",
     "HRS-219": "of the way to a database: tests/pooler/test_declared_alone.py",
 }
 
