@@ -43,8 +43,10 @@ STATE = f"""
     FROM pg_database AS d WHERE d.datname = current_database()
 """  # noqa: S608
 TABLES = "SELECT relname FROM pg_class WHERE relname LIKE 'horsies\\_%' AND relkind = 'r' AND relname <> 'horsies_meta'"
-SIZE = f"SELECT sum(pg_relation_size(quote_ident(relname)::regclass)) FROM ({TABLES}) AS _"  # noqa: S608
-SEQUENCES = "SELECT setval(oid::regclass, 1, FALSE) FROM pg_class WHERE relkind = 'S'"
+SIZE = "SELECT sum(pg_relation_size(oid)) FROM pg_class WHERE relname LIKE 'horsies\\_%' AND relkind = 'r'"
+SEQUENCES = """
+    SELECT setval(seqrelid, 1, FALSE) FROM pg_sequence WHERE pg_sequence_last_value(seqrelid) IS NOT NULL
+"""
 
 
 class SharedDatabase:
