@@ -19,7 +19,8 @@ from horsies.core.models.schedule import (
     WeeklySchedule,
 )
 from horsies.core.scheduler.calendar import latest_occurrence, next_occurrence, occurrences
-from tests.heavy import VARIABLE, heavy
+from tests.each import each
+from tests.heavy import VARIABLE
 from tests.unit.schedule_reference import brute_force, days_by_hand, matcher, turns_of
 from tests.unit.schedule_strategies import ZONES, cron_schedules, moments, patterns, times_near, turns, zones
 
@@ -39,7 +40,7 @@ def examples(number: int) -> settings:
 
 
 @pytest.mark.timeout(3600 if IS_HEAVY else 120)
-@examples(120)
+@examples(40)
 @given(data=st.data())
 def test_s20_s22_s23_every_slot_around_a_turn_is_the_one_that_a_search_finds(data: st.DataObject) -> None:
     timezone = data.draw(zones)
@@ -94,9 +95,9 @@ TEN_YEARS: list[tuple[str, int, SchedulePattern]] = [
 ]
 
 
-@heavy
+@pytest.mark.slow("a search minute by minute through ten years")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("timezone", "year", "pattern"), TEN_YEARS, ids=[zone for zone, _, _ in TEN_YEARS])
+@each(("timezone", "year", "pattern"), TEN_YEARS, ids=[zone for zone, _, _ in TEN_YEARS])
 def test_s20_s22_s23_ten_years_minute_by_minute(timezone: str, year: int, pattern: SchedulePattern) -> None:
     after, until = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 10, 1, 1, tzinfo=UTC)
     assert len(turns_of(timezone, year, year + 9)) >= 10
