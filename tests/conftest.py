@@ -30,7 +30,7 @@ from hypothesis import HealthCheck, settings
 from psycopg import AsyncConnection, sql
 
 from horsies.core import logs
-from tests import given_server
+from tests import given_server, slow
 from tests.leaks import Watch
 
 # The machine may be busy with other things: how long an example takes says nothing.
@@ -78,10 +78,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = (
         False  # xdist would begin with the files of many tests, and those are the quick ones
     )
+    slow.IS_RUN = config.getoption("--slow")
     if SERVER_VARIABLE in os.environ:
         return
     _clear_away_killed_runs()
-    directory = tempfile.mkdtemp(prefix=PREFIX, dir=servers_home(config.getoption("--slow")))
+    directory = tempfile.mkdtemp(prefix=PREFIX, dir=servers_home())
     os.chmod(directory, 0o711)  # run by root, the server is another user's and must get through
     os.environ[SERVER_VARIABLE] = directory
     os.environ["HORSIES_RUNTIME_DIR"] = str(Path(directory) / "runtime")  # for the start journals of workers
@@ -134,10 +135,10 @@ def _imports_as_they_were(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             del sys.modules[name]
 
 
-def servers_home(is_slow_run: bool = False) -> Path:
+def servers_home() -> Path:
     """Where the directory of the server is made. The tests that fill tables with a million rows stay on the disk."""
     with contextlib.suppress(OSError):
-        if not is_slow_run and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
+        if not slow.IS_RUN and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
             tempfile.TemporaryFile(dir=MEMORY).close()
             return MEMORY
     return Path(tempfile.gettempdir())

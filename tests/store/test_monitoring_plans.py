@@ -1,13 +1,12 @@
 """How much of the tables the query API reads (M-45, M-45a, M-46a, D-12): a page reads its page, and no look reads more
 than its bound, on tables most of which has ended, failed, waits, waits for later, or waits in many queues. No table of
 tasks or workflows is read as a whole. Thirty thousand rows and a bound of a thousand in every run; a million and the
-real bounds with `make heavy`, which also says how long each question takes.
+real bounds with `pytest --slow`, which also says how long each question takes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -26,19 +25,18 @@ from horsies.core.store import audit, many, monitoring, reasons, rollup, trouble
 from horsies.core.types import WorkflowStatus
 from tests.conftest import fresh_database
 from tests.each import each
-from tests.heavy import VARIABLE
+from tests.slow import IS_RUN, larger
 from tests.store.plan_reading import Plan
 from tests.store.plan_reading import explaining as session_telling
 from tests.store.test_plans import undisturbed
 
-pytestmark = pytest.mark.usefixtures("superuser")
+pytestmark = [pytest.mark.usefixtures("superuser"), *larger("a million rows")]
 
-IS_HEAVY = bool(os.environ.get(VARIABLE))
-ROWS = 1_000_000 if IS_HEAVY else 30_000
+ROWS = 1_000_000 if IS_RUN else 30_000
 IN_FLIGHT = 500
 KEYED = 200
 LIMIT = 50
-BOUND = windows.LOOK if IS_HEAVY else 1_000
+BOUND = windows.LOOK if IS_RUN else 1_000
 TASKS, RUNS, NODES = "horsies_tasks", "horsies_workflows", "horsies_workflow_tasks"
 
 
@@ -351,7 +349,7 @@ async def fill_and_look(url: str, state: str, *, analysed: bool = True) -> dict[
 
             begun = perf_counter()
             told[name] = [plan for plan in await session.plans(act) if plan.name != "monitoring/settings"]
-            if IS_HEAVY:
+            if IS_RUN:
                 print(f"{state:8} {name:32} {(perf_counter() - begun) * 1000:8.1f} ms")
     return told
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -20,26 +19,26 @@ from horsies.core.models.schedule import (
 )
 from horsies.core.scheduler.calendar import latest_occurrence, next_occurrence, occurrences
 from tests.each import each
-from tests.heavy import VARIABLE
+from tests.slow import IS_RUN, larger
 from tests.unit.schedule_reference import brute_force, days_by_hand, matcher, turns_of
 from tests.unit.schedule_strategies import ZONES, cron_schedules, moments, patterns, times_near, turns, zones
 
-IS_HEAVY = bool(os.environ.get(VARIABLE))
+pytestmark = larger("twenty times as many examples")
 LOOK = timedelta(hours=40)
 
 
 def examples(number: int) -> settings:
     """So many in every run, always the same; twenty times as many, and new ones, when they are asked for."""
     return settings(
-        max_examples=number * (20 if IS_HEAVY else 1),
-        derandomize=not IS_HEAVY,
+        max_examples=number * (20 if IS_RUN else 1),
+        derandomize=not IS_RUN,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
 
 
-@pytest.mark.timeout(3600 if IS_HEAVY else 120)
+@pytest.mark.timeout(3600 if IS_RUN else 120)
 @examples(40)
 @given(data=st.data())
 def test_s20_s22_s23_every_slot_around_a_turn_is_the_one_that_a_search_finds(data: st.DataObject) -> None:
@@ -54,7 +53,7 @@ def test_s20_s22_s23_every_slot_around_a_turn_is_the_one_that_a_search_finds(dat
     assert latest_occurrence(pattern, after, until, timezone) == (expected[-1] if expected else None)
 
 
-@pytest.mark.timeout(3600 if IS_HEAVY else 120)
+@pytest.mark.timeout(3600 if IS_RUN else 120)
 @examples(60)
 @given(pattern=cron_schedules(), after=st.datetimes(datetime(1999, 1, 1), datetime(2101, 1, 1)))
 def test_s15_s16_s17_s24_the_days_of_a_cron_schedule_are_those_that_a_search_finds(
@@ -70,7 +69,7 @@ def test_s15_s16_s17_s24_the_days_of_a_cron_schedule_are_those_that_a_search_fin
     assert found == (expected and expected.replace(tzinfo=UTC))
 
 
-@pytest.mark.timeout(3600 if IS_HEAVY else 120)
+@pytest.mark.timeout(3600 if IS_RUN else 120)
 @examples(50)
 @given(data=st.data())
 def test_s23_what_does_not_fire_every_hour_never_fires_twice_for_one_time_on_the_wall(data: st.DataObject) -> None:
