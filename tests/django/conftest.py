@@ -22,8 +22,7 @@ from tests.conftest import create_database, fresh_database, with_database
 
 pytest.importorskip("django")
 PROJECT = Path(__file__).parent / "project"
-# What other tests of workers show without Django, and what takes long: `make test-django` runs it.
-with_versions = pytest.mark.skipif("HORSIES_TEST_DJANGO" not in os.environ, reason="for make test-django")
+with_versions = pytest.mark.slow("other tests of workers show it without Django")
 
 
 @pytest.fixture(scope="session")

@@ -26,8 +26,7 @@ from tests.support import eventually
 from tests.worker_support import Rows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
-WANTED = bool(os.environ.get("HORSIES_TEST_LANGUAGES"))
-only_if_wanted = pytest.mark.skipif(not WANTED, reason="make test-languages")
+asks_npm = pytest.mark.slow("asks npm for TypeScript and a driver")
 PACKAGES = ("typescript@5", "pg@8", "@types/node@22", "@types/pg@8")
 # What the page imports from npm, over the driver of our own test.
 STAND_IN = """
@@ -186,7 +185,7 @@ async def test_x40_the_typescript_of_the_page_runs(shop: Any, database_url: str,
     assert said.splitlines() == ["1 to a@b", "COMPLETED"]
 
 
-@only_if_wanted
+@asks_npm
 async def test_x40_the_compiler_and_the_driver_of_npm_agree(
     shop: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +214,7 @@ async def test_x40_the_compiler_and_the_driver_of_npm_agree(
     assert (await asyncio.to_thread(node, tmp_path, "page.ts")).splitlines() == ["1 to a@b", "COMPLETED"]
 
 
-@only_if_wanted
+@asks_npm
 async def test_x40_the_go_of_the_page_runs(shop: Any, database_url: str, tmp_path: Path) -> None:
     """With the standard library, and a driver that calls psql: pgx cannot be had everywhere."""
     go = shutil.which("go")

@@ -20,12 +20,9 @@ import pytest
 from horsies.core.embedded import stop as stop_server
 from horsies.dev.new import Template, create
 from tests.install.pins import ROOT
+from tests.pythons import pythons
 from tests.support import eventually_sync
 
-VARIABLE = "HORSIES_TEST_NEW"
-asks_the_index = pytest.mark.skipif(
-    not os.environ.get(VARIABLE), reason=f"asks the package index: {VARIABLE}=1, or make test-new"
-)
 # What each says when it serves, beside the worker and the dashboard.
 SERVES = {
     Template.MINIMAL: r"runs the scheduler",
@@ -76,9 +73,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def new_environment(place: Path) -> Path:
+def new_environment(place: Path, python: str) -> Path:
     """Its programs."""
-    done(os.environ.get("NEW_PYTHON", sys.executable), "-m", "venv", place, cwd=place.parent)
+    done(python, "-m", "venv", place, cwd=place.parent)
     return place / "bin"
 
 
@@ -86,14 +83,26 @@ PIP = ("install", "--quiet", "--disable-pip-version-check", "-c", ROOT / "constr
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+def python(request: pytest.FixtureRequest) -> str:
+    found = list(pythons().values())
+    return found[request.param]
+
+
+# With the oldest and the newest Python that is found.
+each_python = pytest.mark.parametrize("python", [0, -1], ids=["oldest", "newest"], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path, python: str) -> Path:
     """The programs of an environment that has nothing but the package, from the wheel."""
-    programs = new_environment(tmp_path_factory.mktemp("installed") / "venv")
+    programs = new_environment(tmp_path_factory.mktemp("installed") / "venv", python)
     done(programs / "pip", *PIP, wheel, cwd=programs, timeout=600)
     return programs
 
 
+@pytest.mark.slow("makes an environment and asks the package index")
 @pytest.mark.timeout(900)
+@each_python
 def test_e01_extras_are_added_as_messages_say_it(installed: Path, wheel: Path, tmp_path: Path) -> None:
     """pip finds the package where it is installed, and asks the index only for what the extras need."""
     said = done(installed / "horsies", "new", "shop", cwd=tmp_path)
@@ -106,14 +115,15 @@ def test_e01_extras_are_added_as_messages_say_it(installed: Path, wheel: Path, t
 
 @pytest.mark.slow("makes an environment for each template and asks the package index")
 @pytest.mark.timeout(900)
+@each_python
 @pytest.mark.parametrize("template", Template)
 def test_x32_a_new_project_in_a_new_environment_passes_its_tests_and_starts(
-    tmp_path: Path, installed: Path, template: Template
+    tmp_path: Path, installed: Path, python: str, template: Template
 ) -> None:
     done(installed / "horsies", "new", "shop", "--template", template.value, cwd=tmp_path)
     project = tmp_path / "shop"
     assert '.venv/bin/pip install -e ".[dev]"\n' in (project / "README.md").read_text()
-    programs = new_environment(project / ".venv")
+    programs = new_environment(project / ".venv", python)
     done(programs / "pip", *PIP, "-e", ".[dev]", cwd=project, timeout=600)
     done(programs / "python", "-m", "pytest", "-q", cwd=project)
     settings = project / "pyproject.toml"
