@@ -14,11 +14,15 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 def each(
-    names: str | Iterable[str], cases: Iterable[Any], *, ids: Callable[[Any], str] = repr
+    names: str | Iterable[str], cases: Iterable[Any], *, ids: Callable[[Any], str] | Iterable[str] = repr
 ) -> Callable[[Test], Test]:
-    """Call the test with every case, as `pytest.mark.parametrize` would. Fixtures are shared by all cases."""
+    """Call the test with every case, as `pytest.mark.parametrize` would. Fixtures are shared by all cases. `ids` names
+    the cases, or makes their names."""
     keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    table = [(ids(case), dict(zip(keys, [case] if len(keys) == 1 else case, strict=True))) for case in cases]
+    cases = list(cases)
+    names_of = [functools.partial(ids, case) for case in cases] if callable(ids) else [name.__str__ for name in ids]
+    values_of = [dict(zip(keys, [case] if len(keys) == 1 else case, strict=True)) for case in cases]
+    table = list(zip(names_of, values_of, strict=True))
     assert table, f"there are no cases of {keys}"
 
     def decorate(test: Test) -> Test:
@@ -29,8 +33,8 @@ def each(
             @functools.wraps(test)
             async def run(*args: Any, **given: Any) -> None:
                 failures: list[Exception] = []
-                for label, values in table:
-                    with _noted(failures, label):
+                for name, values in table:
+                    with _noted(failures, name):
                         await test(*args, **given, **values)
                 _tell(failures)
 
@@ -39,8 +43,8 @@ def each(
             @functools.wraps(test)
             def run(*args: Any, **given: Any) -> None:
                 failures: list[Exception] = []
-                for label, values in table:
-                    with _noted(failures, label):
+                for name, values in table:
+                    with _noted(failures, name):
                         test(*args, **given, **values)
                 _tell(failures)
 
@@ -52,14 +56,14 @@ def each(
 
 
 @contextmanager
-def _noted(failures: list[Exception], label: str) -> Iterator[None]:
+def _noted(failures: list[Exception], name: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except Exception as failure:
-        failure.add_note(f"in the case of {label[:300]}")
+        failure.add_note(f"in the case of {name()[:300]}")
         failures.append(failure)
     except BaseException as stop:
-        stop.add_note(f"in the case of {label[:300]}")
+        stop.add_note(f"in the case of {name()[:300]}")
         raise
 
 

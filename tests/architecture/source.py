@@ -144,20 +144,20 @@ def _read(path: Path) -> Module:
     parts = path.relative_to(ROOT).with_suffix("").parts
     name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
     text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    inside = _below(tree, lambda node: isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
-    for_types = _below(tree, lambda node: isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
-    found = []
-    for node in ast.walk(tree):
-        for target, names in _imported(node, name if path.name == "__init__.py" else name.rpartition(".")[0]):
-            assert isinstance(node, ast.stmt)
-            found.append(Import(target, names, node.lineno, node in inside, node in for_types))
-    return Module(name, path, text, tuple(found))
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    return Module(name, path, text, tuple(_imports(ast.parse(text), package, inside=False, for_types=False)))
 
 
-def _below(tree: ast.AST, is_wanted: object) -> set[ast.AST]:
-    assert callable(is_wanted)
-    return {below for node in ast.walk(tree) if is_wanted(node) for below in ast.walk(node)}
+def _imports(node: ast.AST, package: str, *, inside: bool, for_types: bool) -> Iterator[Import]:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        for target, names in _imported(node, package):
+            yield Import(target, names, node.lineno, inside, for_types)
+        return
+    inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    for_types = for_types or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    for below in ast.iter_child_nodes(node):
+        if isinstance(below, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _imports(below, package, inside=inside, for_types=for_types)
 
 
 def _imported(node: ast.AST, package: str) -> Iterator[tuple[str, tuple[str, ...]]]:

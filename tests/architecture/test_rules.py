@@ -19,6 +19,8 @@ DEFINITION = re.compile(r'<a id="([^"]*)"></a>\*\*([A-Z]-\d+[a-z]?)\*\*(?: ●)?
 LEADS_TO = re.compile(r"^\[([A-Z]-\d+[a-z]?)\]: (\S+)$", re.MULTILINE)
 REFERENCE = re.compile(r"\[([A-Z]-\d+[a-z]?)\]")
 IN_A_NAME = re.compile(r"[a-z]\d+[a-z]?")
+# A name of a module with what is assigned to it, up to the next line that is not indented.
+ASSIGNED = re.compile(r"^(\w+)(?:: [^=\n]+)? = (.*(?:\n[ \])].*)*)", re.MULTILINE)
 # What `make test` leaves out: what is marked slow, and what needs a variable of the environment or another program.
 LEFT_OUT = re.compile(r"\bmark\.slow\b|\bmark\.skipif\(.*environ")
 ELSEWHERE = ("browser",)
@@ -44,37 +46,34 @@ def rules() -> dict[str, str]:
 def named() -> dict[str, list[tuple[str, bool]]]:
     """The tests that name each rule, and whether `make test` runs them."""
     found: dict[str, list[tuple[str, bool]]] = {}
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(TESTS.rglob("*.py"))}
-    left_out = {name for tree in trees.values() for name, value in _assigned(tree) if LEFT_OUT.search(value)}
-    for path, tree in trees.items():
+    sources = [(path, path.read_text(encoding="utf-8")) for path in sorted(TESTS.rglob("*.py"))]
+    assigned = {path: dict(ASSIGNED.findall(text)) for path, text in sources}
+    left_out = {name for own in assigned.values() for name, value in own.items() if LEFT_OUT.search(value)}
+    left_out -= {"pytestmark"}
+    for path, text in sources:
         if path.name.startswith("test_"):
-            whole = any(name == "pytestmark" and _is_left_out(value, left_out) for name, value in _assigned(tree))
-            whole = whole or path.relative_to(TESTS).parts[0] in ELSEWHERE
-            for name, is_fast in _tests(tree.body, not whole, left_out - {"pytestmark"}):
+            is_fast_file = path.relative_to(TESTS).parts[0] not in ELSEWHERE
+            is_fast_file &= not _is_left_out(assigned[path].get("pytestmark", ""), left_out)
+            for name, is_fast in _tests(ast.parse(text).body, text.splitlines(), is_fast_file, left_out):
                 for rule in _rules_of(name):
                     found.setdefault(rule, []).append((f"{path.relative_to(ROOT)}::{name}", is_fast))
     return found
-
-
-def _assigned(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            yield node.targets[0].id, ast.unparse(node.value)
 
 
 def _is_left_out(decorator: str, names: set[str]) -> bool:
     """A parameter that is slow leaves the others; so does a list of them."""
     if "parametrize" in decorator:
         return False
-    return bool(LEFT_OUT.search(decorator)) or bool(set(re.findall(r"\w+", decorator)) & (names - {"pytestmark"}))
+    return bool(LEFT_OUT.search(decorator)) or bool(set(re.findall(r"\w+", decorator)) & names)
 
 
-def _tests(body: list[ast.stmt], is_fast: bool, left_out: set[str]) -> Iterator[tuple[str, bool]]:
+def _tests(body: list[ast.stmt], lines: list[str], is_fast: bool, left_out: set[str]) -> Iterator[tuple[str, bool]]:
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            fast = is_fast and not any(_is_left_out(ast.unparse(one), left_out) for one in node.decorator_list)
+            decorators = [" ".join(lines[one.lineno - 1 : one.end_lineno]) for one in node.decorator_list]
+            fast = is_fast and not any(_is_left_out(one, left_out) for one in decorators)
             if isinstance(node, ast.ClassDef):
-                yield from _tests(node.body, fast, left_out)
+                yield from _tests(node.body, lines, fast, left_out)
             elif node.name.startswith("test_"):
                 yield node.name, fast
 
@@ -143,10 +142,9 @@ def test_l05_some_are_fast(): ...
 class TestAll:
     def test_l06_six(self): ...
 """
-    tree = ast.parse(text)
-    left_out = {name for name, value in _assigned(tree) if LEFT_OUT.search(value)}
+    left_out = {name for name, value in ASSIGNED.findall(text) if LEFT_OUT.search(value)}
     assert left_out == {"slow_here", "gated"}
-    fast = [name for name, is_fast in _tests(tree.body, True, left_out) if is_fast]
+    fast = [name for name, is_fast in _tests(ast.parse(text).body, text.splitlines(), True, left_out) if is_fast]
     assert fast == ["test_l01_one", "test_l05_some_are_fast"]
     assert _rules_of("test_d20_d72_attempts_go_with_their_task") == ["D-20", "D-72"]
     assert _rules_of("test_a_task_that_names_w50_later") == []

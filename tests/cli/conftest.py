@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests import emptied
 from tests.cli.support import Terminal
+
+database_url, own_database_url = emptied.database_url, emptied.own_database_url
+shared_database = emptied.shared_database
 
 
 @pytest.fixture

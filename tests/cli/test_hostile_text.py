@@ -16,6 +16,7 @@ from tests import hostile_support as hostile
 from tests.cli.support import Terminal
 from tests.cli.test_streams import Screen
 from tests.e2e.cli_support import APP, run
+from tests.each import each
 from tests.role_support import a_role
 from tests.support import eventually_sync
 
@@ -85,6 +86,8 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "workflow cancel": [(["workflow", "cancel", WORKFLOW], False), (["workflow", "cancel", hostile.SHORT], True)],
     "workflow retry": [(["workflow", "retry", WORKFLOW, "--node", hostile.SHORT], True)],
 }
+READERS = ("audit", "check", "explain", "failures", "logs", "metrics", "queues", "schedules", "stale-tasks", "task")
+READERS += ("tasks", "tui", "workers", "workflow list", "workflow show")
 WITHOUT_JSON = ("check", "init-db", "new", "grants", "send", "metrics", "tui", "web")
 LOGGING = ("dev", "worker", "scheduler", "demo")  # they print no rows
 ELSEWHERE = ("mcp", "schema")  # tests/mcp/test_hostile_rows.py; it prints no rows
@@ -96,17 +99,35 @@ LOOKS = {
 }
 
 
-@pytest.fixture
-def shop(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A database full of hostile text, and an app beside it."""
-    main.run(["init-db", "--database-url", terminal.url])
-    hostile.plant(terminal.url)
+def open_shop(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The app, and the variables that name its database."""
     (tmp_path / "shop.py").write_text(APP)
     monkeypatch.delitem(sys.modules, "shop", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SHOP_DATABASE_URL", terminal.url)
-    monkeypatch.setenv("DATABASE_URL", terminal.url)
+    monkeypatch.setenv("SHOP_DATABASE_URL", url)
+    monkeypatch.setenv("DATABASE_URL", url)
+
+
+@pytest.fixture
+def shop(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A database full of hostile text, and an app beside it."""
+    hostile.plant(terminal.url)
+    open_shop(terminal.url, tmp_path, monkeypatch)
     return terminal
+
+
+@pytest.fixture(scope="module")
+def planted_url(module_url: str) -> str:
+    """For commands that only read: the same database for all."""
+    hostile.plant(module_url)
+    return module_url
+
+
+@pytest.fixture
+def open_for_readers(planted_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "HORSIES_FORCE_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    open_shop(planted_url, tmp_path, monkeypatch)
 
 
 def test_m12_every_command_is_looked_at() -> None:
@@ -117,7 +138,6 @@ def test_m12_every_command_is_looked_at() -> None:
 
 
 def test_m12_hostile_text_is_in_every_table(terminal: Terminal) -> None:
-    main.run(["init-db", "--database-url", terminal.url])
     planted = hostile.plant(terminal.url)
     with psycopg.connect(terminal.url) as conn:
         query = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'horsies\\_%'"
@@ -126,10 +146,21 @@ def test_m12_hostile_text_is_in_every_table(terminal: Terminal) -> None:
     assert {"task_name", "queue_name", "error_code", "failed_reason", "flags"} <= set(planted["horsies_tasks"])
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each("command", READERS)
+def test_m12_nothing_that_a_command_reads_is_obeyed(
+    open_for_readers: None, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nothing_is_obeyed(command, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in READERS])
 def test_m12_nothing_in_a_row_or_an_argument_is_obeyed(
     shop: Terminal, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    nothing_is_obeyed(command, monkeypatch, capsys)
+
+
+def nothing_is_obeyed(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for look, env in LOOKS.items():
         for name in ("HORSIES_FORCE_COLOR", "NO_COLOR", "COLUMNS"):
             monkeypatch.delenv(name, raising=False)
@@ -146,8 +177,19 @@ def test_m12_nothing_in_a_row_or_an_argument_is_obeyed(
             assert shown or not is_shown, f"{words} shows nothing: {said}"
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in WITHOUT_JSON])
+@each("command", [command for command in READERS if command not in WITHOUT_JSON])
+def test_m12_json_of_what_is_read_is_plain_ascii(
+    open_for_readers: None, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    json_is_plain_ascii(command, capsys)
+
+
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one not in (*WITHOUT_JSON, *READERS)])
 def test_m12_json_is_plain_ascii(shop: Terminal, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    json_is_plain_ascii(command, capsys)
+
+
+def json_is_plain_ascii(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words, _ in COMMANDS[command]:
         if "--ids" in words:
             continue
@@ -164,7 +206,6 @@ def test_m12_a_role_that_a_terminal_would_obey_gets_its_rights_but_no_script(
     terminal: Terminal, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What a terminal shows instead of the name would be the name of another role."""
-    main.run(["init-db", "--database-url", terminal.url])
     with a_role(terminal.url, hostile.SHORT) as role:
         words = ["grants", "--producer", "plain", "--monitor", role, "--database-url", terminal.url]
         capsys.readouterr()
@@ -184,7 +225,6 @@ def test_m12_a_role_that_a_terminal_would_obey_gets_its_rights_but_no_script(
 def test_m12_settings_of_the_database_are_not_obeyed(
     terminal: Terminal, key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main.run(["init-db", "--database-url", terminal.url])
     terminal.execute(
         "INSERT INTO horsies_meta (key, value) VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         [key, hostile.LONG],

@@ -28,6 +28,8 @@ from tests.factories import (
 )
 from tests.odd_rows_support import drop_constraints, plant, planted
 
+pytestmark = pytest.mark.slow("every odd value in every column, for every command")
+
 Db = AsyncConnection[Any]
 RUNNING = TaskStatus.RUNNING
 

@@ -20,6 +20,7 @@ import pytest
 from horsies.cli.output import watch_until_interrupted
 from horsies.core.errors import HorsiesError
 from horsies.core.store.retention import BATCH
+from tests import warm_start
 from tests.cli.support import Terminal
 from tests.e2e.cli_support import environment
 from tests.support import eventually_sync
@@ -70,14 +71,15 @@ class Screen:
         mine, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self._mine = mine
-        self._process = subprocess.Popen(
-            [*HORSIES, *words],
+        if os.environ.get("TERM", "") in ("dumb", "unknown"):
+            env = {"TERM": "xterm-256color", **env}  # which costs a cold start
+        self._process = warm_start.start(
+            words,
             cwd=cwd,
-            env=environment(TERM="xterm-256color", **env),
+            env=environment(**env),
             stdin=theirs,
             stdout=theirs,
             stderr=theirs if is_heard else subprocess.DEVNULL,
-            start_new_session=True,
         )
         os.close(theirs)
 

@@ -10,10 +10,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.deploy.command_lines import parsed
+from tests.each import each
 
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "deploy/docker"
@@ -113,7 +113,7 @@ def test_compose_has_the_database_and_our_three() -> None:
     assert [command(service)[0] for service in OURS] == list(OURS)
 
 
-@pytest.mark.parametrize("service", OURS)
+@each("service", OURS)
 def test_a_service_is_confined_waits_for_the_database_and_is_watched(service: str) -> None:
     found = COMPOSE["services"][service]
     assert found["read_only"] is True and found["cap_drop"] == ["ALL"]

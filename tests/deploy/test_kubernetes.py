@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 import yaml
 
 from horsies.core.monitoring import catalogue
 from horsies.core.types.status import TaskStatus
 from tests.deploy.command_lines import parsed
+from tests.each import each
 from tests.factories import given_task
 
 DIRECTORY = Path(__file__).parents[2] / "deploy/kubernetes"
@@ -76,14 +76,14 @@ def test_the_list_of_files_is_complete() -> None:
     assert sorted([*listed, *optional]) == [file.name for file in FILES]
 
 
-@pytest.mark.parametrize("component", KINDS)
+@each("component", KINDS)
 def test_the_selector_finds_the_pods(component: str) -> None:
     deployment = only("Deployment", f"horsies-{component}")["spec"]
     assert deployment["selector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
     assert deployment["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == component
 
 
-@pytest.mark.parametrize("component", KINDS)
+@each("component", KINDS)
 def test_probes_ask_what_the_command_serves(component: str) -> None:
     given, found = command(component), container(component)
     port = given["port"] if component == "metrics" else given["metrics_port"]
@@ -112,7 +112,7 @@ def test_the_pods_reach_names_and_the_database_and_nothing_else() -> None:
     assert [ip_network(peer["ipBlock"]["cidr"]).num_addresses for peer in postgres["to"]] == [1]
 
 
-@pytest.mark.parametrize("component", KINDS)
+@each("component", KINDS)
 def test_a_pod_has_no_privileges(component: str) -> None:
     assert pod(component)["securityContext"]["runAsNonRoot"] is True
     assert pod(component)["automountServiceAccountToken"] is False
@@ -124,7 +124,7 @@ def test_a_pod_has_no_privileges(component: str) -> None:
     assert user == [f"USER {pod(component)['securityContext']['runAsUser']}:10001"]
 
 
-@pytest.mark.parametrize("component", KINDS)
+@each("component", KINDS)
 def test_the_database_is_named_by_the_secret(component: str) -> None:
     secret = only("Secret")
     assert container(component)["envFrom"] == [{"secretRef": {"name": secret["metadata"]["name"]}}]
@@ -154,7 +154,7 @@ def test_the_service_leads_to_the_metrics() -> None:
     assert service["ports"][0]["port"] == command("metrics")["port"]
 
 
-@pytest.mark.parametrize("kind", ["HorizontalPodAutoscaler", "ScaledObject"])
+@each("kind", ["HorizontalPodAutoscaler", "ScaledObject"])
 def test_what_is_scaled_exists(kind: str) -> None:
     target = only(kind)["spec"]["scaleTargetRef"]
     assert only("Deployment", target["name"])

@@ -9,10 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.deploy.command_lines import parsed
+from tests.each import each
 
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "deploy/paas"
@@ -30,7 +30,7 @@ def commands() -> list[str]:
     return [*PROCFILE.values(), FLY["deploy"]["release_command"], *FLY["processes"].values(), *render]
 
 
-@pytest.mark.parametrize("line", [part for line in commands() for part in line.split(" && ")])
+@each("line", [part for line in commands() for part in line.split(" && ")])
 def test_the_commands_are_understood(line: str) -> None:
     program, *words = shlex.split(line)
     assert program == "horsies"
@@ -43,7 +43,7 @@ def test_each_platform_makes_the_tables_before_it_starts_workers() -> None:
         assert line.startswith("horsies init-db ")
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "seconds"),
     [
         (PROCFILE["worker"], HEROKU_S),

@@ -84,6 +84,7 @@ def a_wheel(directory: Path, content: str) -> None:
         wheel.writestr("part-2.dist-info/RECORD", "part.py,,\n")
 
 
+@pytest.mark.slow("pip installs a package four times")
 def test_the_hashes_of_an_installation_let_nothing_else_in(tmp_path: Path) -> None:
     """Really: the file of another content under the same name and version is refused by pip."""
     (tmp_path / "backend.py").write_text(BACKEND)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.command_lines import parsed
+from tests.each import each
 
 DIRECTORY = Path(__file__).parents[2] / "deploy/systemd"
 EGRESS = DIRECTORY / "egress.conf"
@@ -89,7 +90,7 @@ def test_the_units_are_there() -> None:
     ]
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+@each("unit", UNITS, ids=lambda unit: unit.stem)
 def test_every_key_exists(unit: Path) -> None:
     found = settings(unit)
     assert list(found) == ["Unit", "Service", "Install"]
@@ -112,7 +113,7 @@ def test_systemd_itself_accepts_them(tmp_path: Path) -> None:
     assert (done.returncode, ours) == (0, [])
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+@each("unit", UNITS, ids=lambda unit: unit.stem)
 def test_the_command_understands_the_unit(unit: Path) -> None:
     name, given = parsed(command_line(unit))
     assert name == unit.stem.removeprefix("horsies-").removesuffix("@")
@@ -128,7 +129,7 @@ def test_the_worker_has_time_to_stop() -> None:
     assert limit >= given["shutdown_grace"] + timedelta(seconds=15)
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+@each("unit", UNITS, ids=lambda unit: unit.stem)
 def test_only_the_supervisor_is_told_to_stop_and_it_comes_back(unit: Path) -> None:
     found = service(unit)
     assert (found["KillMode"], found["KillSignal"], found["Restart"]) == ("mixed", "SIGTERM", "always")
@@ -141,7 +142,7 @@ def test_the_start_journals_outlive_the_worker() -> None:
     assert ("Environment", "HORSIES_RUNTIME_DIR=/run/horsies") in lines
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+@each("unit", UNITS, ids=lambda unit: unit.stem)
 def test_they_are_nobody_special(unit: Path) -> None:
     found = service(unit)
     assert found["User"] == "horsies"
@@ -175,7 +176,7 @@ def test_the_lines_that_put_the_rule_in_place_name_every_unit() -> None:
     assert sorted(f"{name}.service" for name in loop.split()) == [unit.name for unit in UNITS]
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+@each("unit", UNITS, ids=lambda unit: unit.stem)
 def test_the_address_of_the_database_is_not_on_the_command_line(unit: Path) -> None:
     found = settings(unit)["Service"]
     assert ("EnvironmentFile", "/etc/horsies/horsies.env") in found

@@ -4,7 +4,7 @@ package or, for some modules, of the extra that brings them."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from functools import cache
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -58,7 +58,8 @@ def extra_of(name: str) -> str | None:
     return EXTRAS[max(found, key=len)] if found else None
 
 
-def declared(extras: Iterable[str]) -> set[str]:
+@cache
+def declared(extras: tuple[str, ...]) -> set[str]:
     return {canonicalize_name(Requirement(text).name) for text in requirements_of(*extras)}
 
 

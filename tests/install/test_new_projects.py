@@ -52,6 +52,7 @@ def done(*command: str | Path, cwd: Path, timeout: float = 300, **more: str) -> 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
+@pytest.mark.slow("pytest within pytest, on a new project")
 def test_x32_the_tests_of_a_new_project_pass(tmp_path: Path, server_url: str) -> None:
     """On the server of this run, which is quicker than one of its own."""
     create(tmp_path / "my-shop", Template.MINIMAL)

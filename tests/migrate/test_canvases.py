@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from horsies.migrate.findings import FindingKind
+from tests.each import each
 from tests.migrate.support import converted
 from tests.migrate.test_celery import TASKS
 
@@ -45,13 +46,13 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("asked", ASKED)
-@pytest.mark.parametrize("canvas", CANVASES)
+@each("asked", ASKED)
+@each("canvas", CANVASES)
 def test_x42_a_canvas_inside_of_another_expression_stays_with_its_tail(canvas: str, asked: str) -> None:
     left(START.format(f"print({canvas}{asked})"))
 
 
-@pytest.mark.parametrize(
+@each(
     "statement",
     [
         "return lambda: chain(a.s(1), b.s(2))().get(timeout=3)",
@@ -74,8 +75,8 @@ def test_x42_a_canvas_that_is_not_clear_stays_with_its_tail(statement: str) -> N
     left(START.format(statement))
 
 
-@pytest.mark.parametrize("many", ["map(vs)", "starmap(vs)", "chunks(vs, 3)"])
-@pytest.mark.parametrize("start", ["()", ".delay()", ".apply_async()", ".apply_async(countdown=3)"])
+@each("many", ["map(vs)", "starmap(vs)", "chunks(vs, 3)"])
+@each("start", ["()", ".delay()", ".apply_async()", ".apply_async(countdown=3)"])
 def test_x42_many_calls_of_a_task_stay_with_what_is_asked_of_them(many: str, start: str) -> None:
     code = START.format(f"r = a.{many}{start}\n    print(r.id, r.get(timeout=3), a.{many}{start}.join(timeout=3))")
     text, done = converted(f"{TASKS}{code}")
@@ -86,8 +87,8 @@ def test_x42_many_calls_of_a_task_stay_with_what_is_asked_of_them(many: str, sta
     ]
 
 
-@pytest.mark.parametrize("asked", [one for one in ASKED if one])
-@pytest.mark.parametrize(
+@each("asked", [one for one in ASKED if one])
+@each(
     "canvas",
     [
         "chain(a.s(1), b.s(*vs))()",
@@ -103,7 +104,7 @@ def test_x42_a_name_for_the_result_of_a_canvas_that_is_left_stays_too(canvas: st
     left(START.format(f"r = other = {canvas}\n\n    def later():\n        return other{asked}, r{asked}"))
 
 
-@pytest.mark.parametrize("canvas", ["chain(a.s(1), b.s(2))()", "chord([a.s(1), a.s(2)])(b.s(3))"])
+@each("canvas", ["chain(a.s(1), b.s(2))()", "chord([a.s(1), a.s(2)])(b.s(3))"])
 def test_x42_a_canvas_of_a_module_stays_with_its_tail_and_its_name(canvas: str) -> None:
     left(f"{canvas}.get(timeout=3)\n")
     left(f"r = {canvas}\nr.get(timeout=3)\n\n\ndef later():\n    return r.get(timeout=3), r.id\n")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from horsies.migrate.conversion import Given, convert
 from horsies.migrate.findings import Library
 from horsies.migrate.retries import Retries, code_of
+from tests.each import each
 from tests.migrate.support import about, converted
 
 TASKS = """\
@@ -26,7 +25,7 @@ def b(result, z) -> int:
 """
 
 
-@pytest.mark.parametrize(
+@each(
     ("imports", "decorator"),
     [
         ("from celery import shared_task as job", "@job"),
@@ -48,7 +47,7 @@ def test_x42_a_task_is_found_under_every_name(imports: str, decorator: str) -> N
     compile(text, "shop/tasks.py", "exec")
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "policy"),
     [
         ("autoretry_for=(OSError,)", 'fixed([180, 180, 180], auto_retry_for=["OS_ERROR"], jitter=False)'),
@@ -108,7 +107,7 @@ def test_x42_there_are_at_most_twenty_retries_and_codes_are_valid() -> None:
     assert str([7] * 20) in Retries(["OSError"], 99, 7).policy("RetryPolicy")
 
 
-@pytest.mark.parametrize(
+@each(
     ("statement", "becomes"),
     [
         ("chain(a.s(1), b.s(2))()", ["a_node = a.node(", 'b.node(node_id="b")(result=from_node(a_node), z=2)']),
@@ -133,7 +132,7 @@ def test_x42_what_is_started_where_it_is_written_becomes_a_workflow(statement: s
     compile(text, "shop/tasks.py", "exec")
 
 
-@pytest.mark.parametrize(
+@each(
     "statement",
     [
         "s = a.s(1)",
@@ -152,7 +151,7 @@ def test_x42_another_canvas_is_reported(statement: str) -> None:
     compile(text, "shop/tasks.py", "exec")
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "says"),
     [
         ("from celery import *\n", "from celery import *"),

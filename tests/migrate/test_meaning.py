@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from horsies.migrate.findings import FindingKind, Library
+from tests.each import each
 from tests.migrate.support import about, converted, converted_alone
 
 HEAD = "from celery import shared_task\nfrom shop.app import app\n\n\n"
@@ -24,7 +25,7 @@ def test_x42_a_direct_call_whose_value_nobody_wants_still_raises() -> None:
     assert "    add(1).unwrap()\n" in text and any("called as a function" in said for said in about(done))
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         "def add(a):\n        return a\n    return add(1)",
@@ -66,7 +67,7 @@ def test_x42_a_name_that_hides_a_handle_is_no_handle_and_closures_see_theirs() -
     assert "return r.id, r.get()" in text and "return q.result()" in text
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         "rs = [add.delay(i) for i in range(3)]\n    return [r.get() for r in rs]",
@@ -81,17 +82,17 @@ def test_x42_a_handle_that_is_passed_on_is_said(body: str) -> None:
     assert [said for said in about(done) if "the handle of a send is passed on" in said], done.findings
 
 
-@pytest.mark.parametrize("body", ["r = add.delay(1)\n    return r.id", "add.delay(1)", "later(lambda: add.delay(1))"])
+@each("body", ["r = add.delay(1)\n    return r.id", "add.delay(1)", "later(lambda: add.delay(1))"])
 def test_x42_a_handle_that_stays_where_it_is_is_not_said(body: str) -> None:
     assert about(converted(f"{ADD}def g():\n    {body}\n")[1]) == []
 
 
-@pytest.mark.parametrize("use", ["ALL = [add]", "x = list(map(add, [1]))", "x = add.run(1)", "x = map(add.s, [1])"])
+@each("use", ["ALL = [add]", "x = list(map(add, [1]))", "x = add.run(1)", "x = map(add.s, [1])"])
 def test_x42_a_task_that_is_used_as_a_value_is_said(use: str) -> None:
     assert len(by_hand(f"{ADD}{use}\n")[1]) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("caught", "body", "says"),
     [
         ("KeyError as e", "if e.args:\n            raise self.retry(exc=e)\n        raise", "in some cases only"),
@@ -112,7 +113,7 @@ def test_x42_a_retry_that_a_policy_cannot_say_is_left(caught: str, body: str, sa
     assert "ctx.retry(" in text and "lazy.Timeout:" not in text
 
 
-@pytest.mark.parametrize(
+@each(
     ("caught", "body", "becomes"),
     [
         ("OSError as e", "raise self.retry(exc=e)", "OSError:\n        raise\n"),
@@ -164,7 +165,7 @@ def test_x42_a_handler_of_celerys_exceptions_is_said_also_beside_what_was_change
     assert any("MaxRetriesExceededError is still used" in said for said in left)
 
 
-@pytest.mark.parametrize(
+@each(
     "option",
     ["default_retry_delay=X", "max_retries=X", "retry_backoff=X", "acks_late=X", "queue=X", "autoretry_for=X",
      "autoretry_for=(*X, OSError)"],
@@ -181,14 +182,14 @@ def test_x42_a_time_limit_in_a_variable_is_kept() -> None:
     assert any("it must not be None any more" in said for said in about(done))
 
 
-@pytest.mark.parametrize(("limit", "becomes"), [("None", ".result()"), ("X", ".result(timeout_ms=int(1000 * (X)))")])
+@each(("limit", "becomes"), [("None", ".result()"), ("X", ".result(timeout_ms=int(1000 * (X)))")])
 def test_x42_no_limit_stays_no_limit_and_a_limit_that_may_be_none_is_said(limit: str, becomes: str) -> None:
     text, done = converted(f"X = 1\n{ADD}add.delay(1).get(timeout={limit})\n")
     assert f"add.send_or_raise(1){becomes}\n" in text
     assert any(said.startswith("differs: X as a number") for said in about(done)) == (limit == "X")
 
 
-@pytest.mark.parametrize(("limit", "is_said"), [("timeout=3", True), ("timeout=None", False), ("", False)])
+@each(("limit", "is_said"), [("timeout=3", True), ("timeout=None", False), ("", False)])
 def test_x42_a_limit_of_a_group_that_holds_for_each_of_its_results_is_said(limit: str, is_said: bool) -> None:
     source = ADD.replace("shared_task\n", "group, shared_task\n", 1)
     text, done = converted(f"{source}def g():\n    r = group(add.s(1), add.s(2))()\n    return r.get({limit})\n")
@@ -196,7 +197,7 @@ def test_x42_a_limit_of_a_group_that_holds_for_each_of_its_results_is_said(limit
     assert any("holds for each result of the group" in said for said in about(done)) == is_said
 
 
-@pytest.mark.parametrize("args", ["'ab'", "{1, 2}", "{'a': 1}", "5"])
+@each("args", ["'ab'", "{1, 2}", "{'a': 1}", "5"])
 def test_x42_arguments_that_are_no_list_stay(args: str) -> None:
     text, left = by_hand(f"{ADD}add.apply_async(args={args})\n")
     assert f"add.apply_async(args={args})\n" in text
@@ -233,7 +234,7 @@ def test_x42_arguments_that_cannot_be_none_are_not_said(given: str) -> None:
     assert about(converted(f"{ADD}def g(x):\n    add.apply_async({given})\n")[1]) == []
 
 
-@pytest.mark.parametrize("delay", ["0", "0.2", "1.5", "200000"])
+@each("delay", ["0", "0.2", "1.5", "200000"])
 def test_x42_a_delay_of_a_retry_that_is_not_kept_is_said(delay: str) -> None:
     option = f"autoretry_for=(OSError,), default_retry_delay={delay}"
     _, done = converted(f"{HEAD}@shared_task({option})\ndef f() -> None:\n    pass\n")
@@ -258,7 +259,7 @@ def test_x42_other_options_of_a_retry_are_said() -> None:
     assert left == ["by hand: queue of retry_kwargs was left out"]
 
 
-@pytest.mark.parametrize(("value", "is_said"), [("False", True), ("X", True), ("True", False)])
+@each(("value", "is_said"), [("False", True), ("X", True), ("True", False)])
 def test_x42_beat_in_local_time_is_said(value: str, is_said: bool) -> None:
     app = f"from celery import Celery\n\nX = 1\napp = Celery('x')\napp.conf.enable_utc = {value}\n"
     _, done = converted(ADD, app=app)
@@ -297,7 +298,7 @@ def test_x42_a_periodic_task_stays_periodic_where_the_app_is_only_named() -> Non
     assert left.line == 4 and "the schedule of f belongs to the app" in left.what
 
 
-@pytest.mark.parametrize(
+@each(
     ("use", "is_kept"),
     [
         ("f.defer(timestamp=1)", True),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from horsies.migrate.findings import Library
 from horsies.migrate.patch import patch
 from horsies.migrate.source import read
 from tests.e2e.cli_support import run
+from tests.each import each
 from tests.migrate.support import ROOT, converted
 
 TASKS = """# caf\u00e9 \u2014 left as it is
@@ -187,12 +189,12 @@ def changes(*paths: str) -> list[Changed]:
     return [Changed(path, b"", b"") for path in paths]
 
 
-@pytest.mark.parametrize("name", ["edited.py", "new.py", "committe[d].py", "ignored.py", "ignored_too/inside.py"])
-def test_x42_what_git_does_not_have_is_not_overwritten(tmp_path: Path, name: str) -> None:
+def test_x42_what_git_does_not_have_is_not_overwritten(tmp_path: Path) -> None:
     write_repository(tmp_path / "one")
     refuse_uncommitted(changes("committed.py"), tmp_path / "one")
-    with pytest.raises(HorsiesError, match="is not committed"):
-        refuse_uncommitted(changes("committed.py", name), tmp_path / "one")
+    for name in ("edited.py", "new.py", "committe[d].py", "ignored.py", "ignored_too/inside.py"):
+        with pytest.raises(HorsiesError, match=f"{re.escape(name)} is not committed"):
+            refuse_uncommitted(changes("committed.py", name), tmp_path / "one")
 
 
 def test_x42_a_file_of_another_repository_or_of_none_takes_no_protection_away(tmp_path: Path) -> None:
@@ -225,7 +227,7 @@ def test_x42_files_without_the_old_library_stay_as_they_are() -> None:
         assert done.changed == []
         assert done.findings == []
     # Most of them were not even read. A part of them is, and is followed to the last name.
-    some = [read(one.path, one.module, one.content) for one in given[::15]]
+    some = [read(one.path, one.module, one.content) for one in given[::60]]
     for convert_all in (celery.convert, procrastinate.convert):
         project = convert_all(some)
         assert all(file.source.result() == file.source.text for file in project.files.values())
@@ -257,7 +259,7 @@ delay.delay(1)
     assert done.by_hand == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "says"),
     [
         (b"def f(:\n", "no Python"),
@@ -305,4 +307,4 @@ def test_x42_nothing_of_the_converter_is_imported_unless_used() -> None:
         "import sys, horsies, horsies.cli.main; print(sorted(one for one in sys.modules if 'horsies.migrate' in one))"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == "['horsies.migrate', 'horsies.migrate.findings']"
+    assert said.strip() == "[]"

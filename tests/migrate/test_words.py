@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from horsies.migrate.findings import FindingKind, Library
+from tests.each import each
 from tests.migrate.support import converted, rows
 
 TASK = "from celery import shared_task\n\n@shared_task{}\ndef add(a, b) -> int:\n    return a\n\n"
@@ -151,7 +150,7 @@ CASES = [
 USUAL = ("broker and result backend", "the connector is a URL")
 
 
-@pytest.mark.parametrize(("library", "start", "source", "becomes"), CASES, ids=[f"{one[0]}-{one[1]}" for one in CASES])
+@each(("library", "start", "source", "becomes"), CASES, ids=[f"{one[0]}-{one[1]}" for one in CASES])
 def test_x42_the_converter_does_what_the_table_says(library: Library, start: str, source: str, becomes: str) -> None:
     [said] = [how for words, how in rows(library).items() if words.startswith(start)]
     text, done = converted(source, library, **({"app": ""} if "App(" in source or "Celery(" in source else {}))
@@ -166,7 +165,7 @@ def test_x42_the_converter_does_what_the_table_says(library: Library, start: str
     assert (said in ("yes", "yes, differs")) == bool(becomes)
 
 
-@pytest.mark.parametrize(("library", "snippets"), [(Library.CELERY, CELERY), (Library.PROCRASTINATE, PROCRASTINATE)])
+@each(("library", "snippets"), [(Library.CELERY, CELERY), (Library.PROCRASTINATE, PROCRASTINATE)])
 def test_x42_every_row_has_its_snippet(library: Library, snippets: dict[str, tuple[str, str]]) -> None:
     for words in rows(library):
         assert sum(words.startswith(start) for start in snippets) == 1, words

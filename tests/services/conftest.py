@@ -16,9 +16,14 @@ from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.worker.launcher import Launcher
+from tests import emptied
 from tests.app_support import Add, an_app, define_add
 from tests.services.children import Child, descendants, end_children, is_alive, start_child
 from tests.support import eventually
+
+database_url, own_database_url = emptied.database_url, emptied.own_database_url
+shared_database = emptied.shared_database
+
 
 # DELETE, because TRUNCATE makes a new file for each table and index, which takes longer than most of the tests.
 _EMPTY = """

@@ -260,7 +260,9 @@ def test_w54_a_forked_server_ends_with_a_supervisor_that_never_used_it() -> None
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as supervisor:
         assert supervisor.stdout is not None
         pid = int(supervisor.stdout.readline())
-        assert os.getsid(pid) == pid, "Ctrl-C in a terminal does not reach it"
+        eventually_sync(
+            lambda: os.getsid(pid) == pid, what="a session of its own: Ctrl-C in a terminal does not reach it"
+        )
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGINT)  # these are for the supervisor
         eventually_sync(lambda: psutil.Process(pid).name() == "horsies-forks")

@@ -121,6 +121,7 @@ async def wrong_with(
 TABLES = ("workflows", "workflow_tasks", "task_attempts", "workers", "heartbeats", "worker_states", "waiting")
 
 
+@pytest.mark.slow("every odd value in every column of every table")
 @pytest.mark.parametrize("is_constrained", [False, True], ids=["no constraints", "constraints not valid"])
 @pytest.mark.parametrize("table", TABLES)
 async def test_l19a_no_value_in_any_row_holds_up_another(

@@ -25,6 +25,8 @@ from tests.odd_rows_support import Planted, drop_constraints, plant, planted
 from tests.recovery_support import LONG_AGO, hasty
 from tests.services.passes import Worker
 
+pytestmark = pytest.mark.slow("workflows with values that no constraint would let in")
+
 COMPLETED = TaskStatus.COMPLETED
 LARGEST = "1000000000"  # still within
 FLOWS, NODES = "horsies_workflows", "horsies_workflow_tasks"

@@ -304,6 +304,7 @@ async def test_the_callers_loop_goes_on_while_many_calls_are_encoded(add: Add) -
     assert turns > 10
 
 
+@pytest.mark.slow("sends a hundred thousand tasks")
 def test_a_hundred_thousand_in_one_call_take_little_memory(database_url: str) -> None:
     """What is held is the arguments and what a row needs beside them; never the text of all statements at once."""
     program = """

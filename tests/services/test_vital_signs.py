@@ -17,7 +17,10 @@ INTERVALS = {"shortest": (1.0, 0.25), "default": (30.0, 1.0)}  # between heartbe
 LOOK_FOR_S = 5.0  # in this time a thread that waits for the interpreter uses several hundredths of a second
 
 
-@pytest.fixture(params=INTERVALS)
+BURNS = pytest.mark.slow("burns a core for five seconds")
+
+
+@pytest.fixture(params=["shortest", pytest.param("default", marks=BURNS)])
 def intervals(request: pytest.FixtureRequest) -> tuple[float, float]:
     return INTERVALS[request.param]
 
@@ -29,7 +32,7 @@ async def silent(child: Child, silent_s: float) -> children.Child:
     return known
 
 
-@pytest.mark.parametrize("waiting", [0, 20], ids=["one thread waits", "many threads wait"])
+@pytest.mark.parametrize("waiting", [0, pytest.param(20, marks=BURNS)], ids=["one thread waits", "many threads wait"])
 async def test_w01_threads_that_wait_for_the_interpreter_are_no_sign_of_life(
     launcher: Launcher, tmp_path: Path, intervals: tuple[float, float], waiting: int
 ) -> None:

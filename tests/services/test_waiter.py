@@ -193,6 +193,7 @@ async def test_t11_what_ended_while_the_listener_was_away_is_found(broker: Postg
     assert await asyncio.wait_for(waiting, 15) == TaskResult(ok=1)
 
 
+@pytest.mark.slow("ten thousand waiters")
 async def test_t61_ten_thousand_waiters_cost_one_listening_connection(
     broker: PostgresBroker, db: AsyncConnection
 ) -> None:
@@ -406,6 +407,7 @@ async def test_t61_a_value_that_does_not_fit_its_type_is_a_hydration_error(
     assert code_of(handle.get(10_000)) is ContractCode.PYDANTIC_HYDRATION_ERROR
 
 
+@pytest.mark.slow("a result of fifty megabytes")
 async def test_t61_a_result_of_fifty_megabytes_arrives(app: Horsies, db: AsyncConnection) -> None:
     @app.task("large")
     def large() -> TaskResult[str, TaskError]:

@@ -20,7 +20,7 @@ from tests.factories import end_task
 from tests.services.test_waiter import is_waited_for
 from tests.support import eventually
 
-MANY = 2000
+MANY = 500
 IDS = [f"task-{n}" for n in range(MANY)]
 
 

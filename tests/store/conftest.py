@@ -9,6 +9,11 @@ from collections.abc import AsyncIterator
 import pytest
 from psycopg import AsyncConnection
 
+from tests import emptied
+
+database_url, own_database_url = emptied.database_url, emptied.own_database_url
+shared_database = emptied.shared_database
+
 
 @pytest.fixture
 async def frozen(module_url: str) -> AsyncIterator[AsyncConnection]:

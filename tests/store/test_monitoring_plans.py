@@ -354,7 +354,7 @@ async def fill_and_look(url: str, state: str, *, analysed: bool = True) -> dict[
     return told
 
 
-@each("state", STATES)
+@pytest.mark.parametrize("state", STATES)
 @each("name", LOOKS)
 def test_m45_m46a_a_question_reads_no_more_than_its_bound(shelf: Shelf, state: str, name: str) -> None:
     look, plans = LOOKS[name], shelf.told(state, name)
@@ -367,7 +367,7 @@ def test_m45_m46a_a_question_reads_no_more_than_its_bound(shelf: Shelf, state: s
     assert set[str]().union(*[plan.whole_scans for plan in plans]) <= {"horsies_workers"}
 
 
-@each("state", ["ended", "waiting"])
+@pytest.mark.parametrize("state", ["ended", "waiting"])
 def test_m46a_statistics_of_another_time_change_nothing(server_url: str, template: str, state: str) -> None:
     """As after a flood, before the table is analysed: the server believes that it is empty."""
     with fresh_database(server_url, template) as url:

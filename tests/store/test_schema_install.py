@@ -276,11 +276,22 @@ async def test_d70_who_sends_during_an_upgrade_only_waits(
         return sent
 
     senders = [asyncio.create_task(send(number)) for number in range(6)]
-    await asyncio.sleep(0.3)
+    await eventually(lambda: has_tasks(db, 12), what="all of them send")
     assert (await install(db, release=newer)).version == SCHEMA_VERSION + 1
     is_over.set()
     sent = sum(await asyncio.gather(*senders))
     assert await (await db.execute("SELECT count(*) FROM horsies_tasks")).fetchone() == (sent,)
+
+
+async def has_tasks(db: AsyncConnection, count: int) -> bool:
+    [(found,)] = await (await db.execute("SELECT count(*) FROM horsies_tasks")).fetchall()
+    return bool(found >= count)
+
+
+async def is_waited_for(conn: AsyncConnection) -> bool:
+    """Whether somebody waits for a lock of a table."""
+    waiting = "SELECT FROM pg_locks WHERE NOT granted AND relation = 'horsies_tasks'::regclass"
+    return await (await conn.execute(waiting)).fetchone() is not None
 
 
 async def test_d70_an_upgrade_gives_way_to_a_transaction_that_stays_open_and_is_tried_again(
@@ -291,8 +302,8 @@ async def test_d70_an_upgrade_gives_way_to_a_transaction_that_stays_open_and_is_
         upgrade = asyncio.create_task(install(db, release=next_release(ADD_COLUMN)))
         async with await connect(database_url) as another:  # it waits for each try, and goes on after it
             for number in range(3):
+                await eventually(lambda: is_waited_for(writer), what="a try of the upgrade")
                 await another.execute("INSERT INTO horsies_tasks (id, task_name) VALUES (%s, 't')", [f"t{number}"])
-                await asyncio.sleep(0.5)
         # This one would be a circle with the upgrade, if it kept what it has got.
         await writer.execute("SELECT FROM horsies_workflows FOR UPDATE")
         assert not upgrade.done()

@@ -21,6 +21,7 @@ from horsies import (
     WorkerResilienceConfig,
 )
 from horsies.core.errors import ConfigurationError
+from tests.each import each
 
 URL = "postgresql+psycopg://user:s3cr3t@db.example:5432/app"
 BROKER = PostgresConfig(database_url=URL)
@@ -119,7 +120,7 @@ def test_t10_defaults() -> None:
     }
 
 
-@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgresql", "postgres"])
+@each("scheme", ["postgresql+psycopg", "postgresql", "postgres"])
 def test_t10_accepted_schemes(scheme: str) -> None:
     assert PostgresConfig(database_url=f"{scheme}://u:p@h/d").dsn().endswith("://u:p@h/d")
 
@@ -129,7 +130,7 @@ def test_t10_the_driver_name_is_not_passed_to_libpq() -> None:
     assert PostgresConfig(database_url=SecretStr(URL)).dsn() == BROKER.dsn()
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "postgresql+psycopg2://u:s3cr3t@h/d",
@@ -209,7 +210,7 @@ def test_t10_embedded_urls(tmp_path) -> None:
     assert not BROKER.is_embedded and BROKER.embedded_path is None
 
 
-@pytest.mark.parametrize(("field", "value"), [("pool_size", 0), ("max_overflow", -1), ("notify", "sometimes")])
+@each(("field", "value"), [("pool_size", 0), ("max_overflow", -1), ("notify", "sometimes")])
 def test_t10_ranges(field: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=field):
         PostgresConfig(database_url=URL, **{field: value})
@@ -237,12 +238,12 @@ def test_t13_custom_queue_config() -> None:
         assert codes_of(lambda wrong=wrong: CustomQueueConfig(name="a", **wrong)) == ["HRS-200"]
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "x" * 53, "a\n", 'a"b'])
+@each("name", ["", "a b", "a/b", "ä", "x" * 53, "a\n", 'a"b'])
 def test_t13_bad_queue_names(name: str) -> None:
     assert codes_of(lambda: CustomQueueConfig(name=name)) == ["HRS-200"]
 
 
-@pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 52])
+@each("name", ["a", "A-b_c.9", "x" * 52])
 def test_t13_good_queue_names(name: str) -> None:
     assert CustomQueueConfig(name=name).name == name
 
@@ -263,7 +264,7 @@ def test_t14_cluster_wide_cap() -> None:
     assert config(cluster_wide_cap=1).cluster_wide_cap == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         {"prefetch_buffer": -1},
@@ -294,7 +295,7 @@ def test_t17_payload_policy() -> None:
             PayloadPolicy(**{field: 0})
 
 
-@pytest.mark.parametrize("url", ["postgresql://u:p@h/d", "postgres://u:p@h/d", "postgresql+psycopg://u:p@h/d"])
+@each("url", ["postgresql://u:p@h/d", "postgres://u:p@h/d", "postgresql+psycopg://u:p@h/d"])
 def test_t18_for_database_url(url: str) -> None:
     settings = AppConfig.for_database_url(url, prefetch_buffer=2, claim_lease_ms=90_000)
     assert settings.broker.database_url.get_secret_value() == "postgresql+psycopg://u:p@h/d"

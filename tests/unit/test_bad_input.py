@@ -23,6 +23,7 @@ from horsies import (
     TaskResult,
     TaskSendErrorCode,
 )
+from tests.each import each
 
 URL = "postgresql://u:topsecret@127.0.0.1:1/none"  # nothing listens there: a send that got through would say so
 
@@ -53,9 +54,7 @@ REFUSED_SENDS: list[tuple[str, tuple[Any, ...], dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("args", "kwargs", "words"), [case[1:] for case in REFUSED_SENDS], ids=[case[0] for case in REFUSED_SENDS]
-)
+@each(("args", "kwargs", "words"), [case[1:] for case in REFUSED_SENDS], ids=[case[0] for case in REFUSED_SENDS])
 def test_t106_a_bad_send_says_which_argument_and_why(
     args: tuple[Any, ...], kwargs: dict[str, Any], words: list[str]
 ) -> None:
@@ -142,9 +141,7 @@ def test_t13_an_unknown_queue_is_shown_with_those_there_are() -> None:
     assert app.list_tasks() == []
 
 
-@pytest.mark.parametrize(
-    "url", ["mysql://u:topsecret@h/x", "postgresql+asyncpg://u:topsecret@h/x", "u:topsecret@h", ""]
-)
+@each("url", ["mysql://u:topsecret@h/x", "postgresql+asyncpg://u:topsecret@h/x", "u:topsecret@h", ""])
 def test_t10_a_wrong_url_is_shown_with_the_right_ones(url: str) -> None:
     text = shown(lambda: AppConfig.for_database_url(url))
     assert text.startswith(f"error[{ErrorCode.BROKER_INVALID_URL}]: ")

@@ -30,6 +30,7 @@ from horsies.cli.main import app as commands
 from horsies.core.models.base import ConfigModel
 from horsies.core.producer.waiter import patience_s
 from horsies.core.worker.config import WorkerConfig
+from tests.each import each
 
 HUGE = {int: 10**18, float: 1e18, timedelta: timedelta(days=999_999_999)}
 BROKER = PostgresConfig(database_url="postgresql://u:p@h/d")
@@ -70,7 +71,7 @@ def too_large(annotation: Any) -> Iterator[Any]:
 
 
 NUMBERS = [
-    pytest.param(model, name, value, id=f"{model.__name__}.{name}")
+    (model, name, value)
     for model in all_models()
     for name, field in model.model_fields.items()
     for value in too_large(field.annotation)
@@ -79,7 +80,7 @@ NUMBERS = [
 
 def test_the_numbers_of_every_model_are_found() -> None:
     """So that the next test cannot pass because it looks at nothing."""
-    ids = {str(number.id) for number in NUMBERS}
+    ids = {f"{model.__name__}.{name}" for model, name, _ in NUMBERS}
     assert len(ids) > 60
     assert {
         "AppConfig.cluster_wide_cap",
@@ -94,7 +95,7 @@ def test_the_numbers_of_every_model_are_found() -> None:
     } <= ids
 
 
-@pytest.mark.parametrize(("model", "name", "value"), NUMBERS)
+@each(("model", "name", "value"), NUMBERS)
 def test_t14a_a_number_that_is_too_large_is_refused_by_its_name(model: type[BaseModel], name: str, value: Any) -> None:
     with pytest.raises((HorsiesError, ValidationError)) as raised:
         model(**{name: value})
@@ -143,7 +144,7 @@ def test_the_options_of_a_worker_end_where_its_settings_end() -> None:
         assert value == next(rule.le for rule in rules if getattr(rule, "le", None) is not None), name
 
 
-@pytest.mark.parametrize("timeout_ms", [999, 31_536_000_001, 10**400])
+@each("timeout_ms", [999, 31_536_000_001, 10**400])
 def test_t30_a_time_limit_is_at_most_a_year(timeout_ms: int) -> None:
     app = Horsies(AppConfig(broker=BROKER))
     with pytest.raises(HorsiesError, match=r"timeout_ms must be an integer from 1000 to 31536000000"):

@@ -19,6 +19,7 @@ import pytest
 
 from horsies.core.db.bridge import Bridge, BridgeError, on_bridge
 from horsies.core.types.twins import run_sync
+from tests.each import each
 from tests.support import eventually, eventually_sync
 
 P = ParamSpec("P")
@@ -253,7 +254,7 @@ def in_a_fork(check: object) -> bool:
     return False
 
 
-@pytest.mark.parametrize("ending", ["", "sys.exit(0)", "os.fork() or sys.exit(0)", "client.bridge.close()"])
+@each("ending", ["", "sys.exit(0)", "os.fork() or sys.exit(0)", "client.bridge.close()"])
 def test_t67_the_interpreter_ends_at_once_and_quietly(ending: str) -> None:
     script = f"""
         import asyncio, os, sys, threading, time, warnings

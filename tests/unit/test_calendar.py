@@ -23,6 +23,7 @@ from horsies import (
     WeeklySchedule,
 )
 from horsies.core.scheduler.calendar import latest_occurrence, next_occurrence, occurrences
+from tests.each import each
 
 SECOND = timedelta(seconds=1)
 
@@ -39,7 +40,7 @@ def slots(pattern: Any, after: str, zone: str, count: int) -> list[str]:
     return [slot.astimezone(ZoneInfo(zone)).strftime("%m-%d %H:%M:%S %z") for slot in found]
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "after", "expected"),
     [
         (HourlySchedule(minute=15), "2026-01-01 10:15", "2026-01-01 11:15"),
@@ -87,7 +88,7 @@ def test_s21_intervals_ignore_the_zone_and_do_not_drift() -> None:
         assert found == [after + number * timedelta(days=1, seconds=1) for number in (1, 2, 3)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "zone", "after", "expected"),
     [
         (
@@ -161,7 +162,7 @@ def test_s22_slots_of_one_instant_fire_once() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "zone", "after", "expected"),
     [
         (
@@ -214,7 +215,7 @@ def test_s23_a_day_that_begins_twice_fires_once() -> None:
     assert next_occurrence(first_of_november, utc("2026-11-01 04:30"), zone) == utc("2027-11-01 04:30")
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "zone", "after", "expected"),
     [
         (
@@ -309,7 +310,7 @@ def test_s35_s36_the_slots_between_two_instants_include_the_end_and_not_the_star
     assert list(occurrences(hourly, noon, "UTC", count=0)) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "until", "expected"),
     [
         (HourlySchedule(minute=0), "2026-01-01 12:59", None),

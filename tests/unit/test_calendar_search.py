@@ -18,6 +18,7 @@ from horsies.core.models.schedule import (
     WeeklySchedule,
 )
 from horsies.core.scheduler.calendar import latest_occurrence, next_occurrence, occurrences
+from tests.each import each
 from tests.slow import IS_RUN, larger
 from tests.unit.schedule_reference import brute_force, days_by_hand, matcher, turns_of
 from tests.unit.schedule_strategies import ZONES, cron_schedules, moments, patterns, times_near, turns, zones
@@ -38,7 +39,7 @@ def examples(number: int) -> settings:
 
 
 @pytest.mark.timeout(3600 if IS_RUN else 120)
-@examples(120)
+@examples(40)
 @given(data=st.data())
 def test_s20_s22_s23_every_slot_around_a_turn_is_the_one_that_a_search_finds(data: st.DataObject) -> None:
     timezone = data.draw(zones)
@@ -95,7 +96,7 @@ TEN_YEARS: list[tuple[str, int, SchedulePattern]] = [
 
 @pytest.mark.slow("a search minute by minute through ten years")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("timezone", "year", "pattern"), TEN_YEARS, ids=[zone for zone, _, _ in TEN_YEARS])
+@each(("timezone", "year", "pattern"), TEN_YEARS, ids=[zone for zone, _, _ in TEN_YEARS])
 def test_s20_s22_s23_ten_years_minute_by_minute(timezone: str, year: int, pattern: SchedulePattern) -> None:
     after, until = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 10, 1, 1, tzinfo=UTC)
     assert len(turns_of(timezone, year, year + 9)) >= 10

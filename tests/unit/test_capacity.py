@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from horsies.core.worker.pace import (
     pace,
     task_bytes,
 )
+from tests.each import each
 
 
 def limits(**changes: Any) -> Limits:
@@ -67,7 +67,7 @@ def test_w29_a_queue_with_limit_zero_is_not_asked() -> None:
     assert orders(limits(queues=[("a", 0)]), holding(), []) == []
 
 
-@pytest.mark.parametrize("changes", [{"run_ahead_ms": 0}, {"max_claim_per_worker": 4}])
+@each("changes", [{"run_ahead_ms": 0}, {"max_claim_per_worker": 4}])
 def test_w25a_nothing_runs_ahead_where_it_is_switched_off(changes: dict[str, Any]) -> None:
     assert budgets(limits(**changes), holding(ahead=100)) == [4]
     assert budgets(limits(**changes), holding(ahead=100, held=4, claimed=0)) == []
@@ -78,7 +78,7 @@ def test_w25a_run_ahead_adds_to_the_slots() -> None:
     assert budgets(limits(), holding(ahead=100, held=100)) == [4]
 
 
-@pytest.mark.parametrize("changes", [{"cluster_cap": 9}, {"queues": [("capped", 5), ("free", None)]}])
+@each("changes", [{"cluster_cap": 9}, {"queues": [("capped", 5), ("free", None)]}])
 def test_w25a_a_claim_under_a_cap_says_what_is_run_ahead(changes: dict[str, Any]) -> None:
     """Only the database knows how far from the cap a queue is."""
     (order,) = orders(limits(**changes), holding(ahead=100), [])
@@ -156,7 +156,7 @@ def test_w30a_claims_are_plain_while_no_async_task_is_about() -> None:
     assert of.concurrency == 1
 
 
-@pytest.mark.parametrize("concurrency", [1, 7])
+@each("concurrency", [1, 7])
 def test_w30a_a_concurrency_that_was_given_stays(concurrency: int) -> None:
     of = limits(concurrency=concurrency)
     kinds = Kinds(of)

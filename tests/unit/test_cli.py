@@ -15,18 +15,19 @@ from horsies.cli.options import parse_duration, parse_json, parse_names
 from horsies.cli.worker import recovery_settings
 from horsies.core.worker.config import WorkerConfig
 from horsies.demo.report import NotAsExpected, Row, must_be, problems
+from tests.each import each
 
 OWN = PostgresConfig(database_url="postgresql://me:secret@db.example.com/own", pool_size=7)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "seconds"), [("300", 300), ("30s", 30), ("5m", 300), ("2h", 7200), ("0", 0), ("1.5", 1.5), (" 10s ", 10)]
 )
 def test_m02_durations_are_seconds_or_have_a_unit(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("text", ["", "5x", "-5", "m", "1h30m", "5 m", "1e3", "inf", "nan", "1d", "99999999h", "٣"])
+@each("text", ["", "5x", "-5", "m", "1h30m", "5 m", "1e3", "inf", "nan", "1d", "99999999h", "٣"])
 def test_m02_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         parse_duration(text)
@@ -40,9 +41,7 @@ def test_names_are_separated_by_commas_or_given_again() -> None:
         parse_names([","])
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"), [("{", dict), ("[1]", dict), ("{}", list), ("1", list), ("[" * 100_000, list)]
-)
+@each(("text", "kind"), [("{", dict), ("[1]", dict), ("{}", list), ("1", list), ("[" * 100_000, list)])
 def test_json_of_the_wrong_kind_is_refused(text: str, kind: type) -> None:
     with pytest.raises(typer.BadParameter):
         parse_json(text, kind, "--x")
@@ -90,7 +89,7 @@ def test_an_app_keeps_its_own_database_whatever_the_environment_says() -> None:
     assert "DATABASE_URL names another" in chosen.sentence()
 
 
-@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+@each("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
 def test_the_same_database_is_not_another_one_with_or_without_the_name_of_the_driver(scheme: str) -> None:
     for own in ("postgresql://u:pw@h/y", "postgresql+psycopg://u:pw@h/y"):
         config = PostgresConfig(database_url=own)
@@ -194,7 +193,7 @@ def test_the_demo_accepts_exactly_the_rows_it_expects() -> None:
     assert problems(EXPECTED, [Row("demo.add", "COMPLETED", None, "COMPLETED", 2, 2)]) == []
 
 
-@pytest.mark.parametrize(
+@each(
     "rows",
     [
         [],

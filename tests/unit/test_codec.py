@@ -43,6 +43,7 @@ from horsies.core.codec.serde import (
     task_result_from_json,
 )
 from horsies.core.codec.shapes import CodecError, TypeMismatchError
+from tests.each import each
 
 T = TypeVar("T")
 
@@ -239,7 +240,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value", "why"), REFUSED, ids=[f"{kind}"[:40] for kind, _, _ in REFUSED])
+@each(("kind", "value", "why"), REFUSED, ids=[f"{kind}"[:40] for kind, _, _ in REFUSED])
 def test_t104_what_does_not_fit_is_refused_and_located(kind: Any, value: Any, why: str) -> None:
     with pytest.raises(CodecError, match=why):
         codec_of(kind).arguments.encode((value,), {})
@@ -269,7 +270,7 @@ def test_t103_deep_nesting_is_refused_before_a_worker_meets_it() -> None:
         codec_of(Any).arguments.encode((loop,), {})
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "value"),
     [
         (int, "hunter2"),
@@ -370,7 +371,7 @@ def test_t105_a_name_that_does_not_fit_is_told_with_what_was_meant() -> None:
             decode(None, text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("args_json", "kwargs_json"),
     [
         ("", None),
@@ -428,7 +429,7 @@ RESULTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), RESULTS)
+@each(("text", "expected"), RESULTS)
 def test_t61_stored_results(text: str, expected: Any) -> None:
     read_back = task_result_from_json(text, codec_of(int).result)
     if isinstance(expected, str):
@@ -461,13 +462,13 @@ def test_t101_functions_return_values() -> None:
     assert loads_json('{"a":[1]}') == Ok({"a": [1]}) and loads_json(None) == Ok(None)
 
 
-@pytest.mark.parametrize("value", [math.nan, {"a": math.inf}, object(), date.today(), {1: 2}, "\ud800", [print]])
+@each("value", [math.nan, {"a": math.inf}, object(), date.today(), {1: 2}, "\ud800", [print]])
 def test_t101_what_is_not_json_is_an_err(value: Any) -> None:
     for made in (dumps_json(value), args_to_json((value,)), kwargs_to_json({"a": value})):
         assert isinstance(made, Err) and made.error.message
 
 
-@pytest.mark.parametrize("text", ["", "{", "NaN", "[Infinity]", "nul", "[" * 100_000])
+@each("text", ["", "{", "NaN", "[Infinity]", "nul", "[" * 100_000])
 def test_t101_texts_that_are_not_json_are_an_err(text: str) -> None:
     assert isinstance(loads_json(text), Err)
 
@@ -479,7 +480,7 @@ class Unfriendly:
     __repr__ = __str__
 
 
-@pytest.mark.parametrize(
+@each(
     "error",
     [
         TaskError(error_code="X", message="fine", data={"a": 1}),

@@ -27,6 +27,7 @@ from horsies import (
 from horsies.core.producer import envelope
 from horsies.core.producer.envelope import enqueue_sha, is_intact
 from horsies.core.tasks.definition import NO_OPTIONS, SendOptions
+from tests.each import each
 
 SENT_AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 LATER = datetime(2026, 1, 3, tzinfo=UTC)
@@ -109,7 +110,7 @@ def test_t41_a_parameter_of_that_name_belongs_to_the_function() -> None:
     assert (payload.kwargs_json, payload.good_until) == ('{"good_until":"noon"}', LATER)
 
 
-@pytest.mark.parametrize("deadline", [datetime(2026, 1, 1), "2026-01-01", 5, timedelta(1)])
+@each("deadline", [datetime(2026, 1, 1), "2026-01-01", 5, timedelta(1)])
 def test_t42_a_deadline_needs_a_time_zone(deadline: Any) -> None:
     assert "good_until" in refused(build(resize, "img", good_until=deadline))
     assert "good_until" in refused(build(resize, "img", options=SendOptions(good_until=deadline)))
@@ -131,7 +132,7 @@ def test_t43_the_builder_is_immutable_and_clears_with_none() -> None:
         first.options = SendOptions()  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("delay", [-1, "5", True, timedelta(seconds=-5), 10**12])
+@each("delay", [-1, "5", True, timedelta(seconds=-5), 10**12])
 def test_t44_impossible_delays_are_refused(delay: Any) -> None:
     assert "delay" in refused(build(resize, "img", delay=delay))
 
@@ -207,7 +208,7 @@ def test_t17_large_payloads_warn_once_per_task(caplog) -> None:
     assert [record.args[0] for record in caplog.records] == ["one", "two"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize(("text", "fits"), [("a" * 16, True), ("a" * 17, False), ("ü" * 8, True), ("ü" * 9, False)])
+@each(("text", "fits"), [("a" * 16, True), ("a" * 17, False), ("ü" * 8, True), ("ü" * 9, False)])
 def test_t17_reject_bytes_counts_bytes_of_the_json(text: str, fits: bool) -> None:
     app = app_with(payload=PayloadPolicy(warn_bytes=None, reject_bytes=20))  # ["…"] has four more
     made = build(app.task("t")(resize.fn), text)
@@ -228,12 +229,12 @@ def test_t37_send_time_flags_are_merged_over_the_tasks() -> None:
     assert build(retried).unwrap().flags_json is None
 
 
-@pytest.mark.parametrize("flags", [["Bad"], "a", {"a": "yes"}, [""], ["a" * 65], [5], 5])
+@each("flags", [["Bad"], "a", {"a": "yes"}, [""], ["a" * 65], [5], 5])
 def test_t37_bad_flags(flags: Any) -> None:
     assert "flag" in refused(build(resize, "img", options=SendOptions(flags=flags)))
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "a\0", "\ud800", 5])
+@each("key", ["", "x" * 256, "a\0", "\ud800", 5])
 def test_t57_bad_idempotency_keys(key: Any) -> None:
     assert "idempotency key" in refused(build(resize, "img", options=SendOptions(idempotency_key=key)))
     assert build(resize, "img", options=SendOptions(idempotency_key="x" * 255)).is_ok()
@@ -274,7 +275,7 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
+@each("change", CHANGES, ids=lambda change: next(iter(change)))
 def test_t50_every_field_counts(change: dict[str, Any]) -> None:
     payload = build(resize, "img").unwrap()
     assert is_intact(payload)
@@ -293,7 +294,7 @@ def test_t52_a_failed_send_can_be_replayed_with_its_id() -> None:
     assert envelope.replay(retried, error, scheduled=True) == Ok(("id-1", error.payload))
 
 
-@pytest.mark.parametrize(
+@each(
     "sent",
     [
         lambda: retried.retry_send(failed(retried, delay=0)),

@@ -14,6 +14,7 @@ import pytest
 from horsies import ErrorCode, HorsiesError, MultipleValidationErrors, ValidationReport, WorkflowValidationError
 from horsies.core.errors import CheckWarning, ConfigurationError, RegistryError, SourceLocation, TaskDefinitionError
 from tests import hostile_support as hostile
+from tests.each import each
 
 FIXED_BY_CONTRACT = {
     "TASK_NO_RETURN_TYPE": 100,
@@ -50,7 +51,7 @@ def test_t72_codes() -> None:
     assert len({code.value for code in ErrorCode}) == len(ErrorCode)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "also"),
     [
         (ConfigurationError, ValueError),

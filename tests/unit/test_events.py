@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from horsies.core import events
+from tests.each import each
 
 PACKAGE = Path(events.__file__).parents[1]
 HOT = ("claim", "start", "finalize")
@@ -55,7 +56,7 @@ def emits(tree: ast.AST) -> list[ast.Call]:
     return [call for call in calls if isinstance(call.func, ast.Attribute) and ast.unparse(call.func) == "events.emit"]
 
 
-@pytest.mark.parametrize("stage", HOT)
+@each("stage", HOT)
 def test_hot_paths_ask_before_they_put_facts_together(stage: str) -> None:
     """Every `emit` there stands alone in an `if events.listeners:`, and in no loop over tasks."""
     tree = ast.parse((PACKAGE / "core" / "worker" / f"{stage}.py").read_text())

@@ -15,6 +15,7 @@ from horsies import AppConfig, Horsies, PayloadPolicy, TaskError, TaskResult
 from horsies.core.codec.serde import task_result_from_json
 from horsies.core.tasks import execute
 from horsies.core.tasks.execute import Report, StopTask
+from tests.each import each
 
 
 class AppFault(Exception):
@@ -83,7 +84,7 @@ def test_t27_an_error_may_have_no_code() -> None:
     assert run(lambda: TaskResult(err=TaskError())).error_code is None
 
 
-@pytest.mark.parametrize("value", ["5", None, 1.5, True, [1]])
+@each("value", ["5", None, 1.5, True, [1]])
 def test_t26_a_value_of_another_type(value: Any) -> None:
     error = error_of(run(lambda: TaskResult(ok=value)))
     assert error.code == "RETURN_TYPE_MISMATCH" and "'t'" in (error.message or "")
@@ -93,7 +94,7 @@ class NotATaskError(BaseModel):
     pass
 
 
-@pytest.mark.parametrize("returned", [None, 5, {"ok": 1}, TaskError(), TaskResult(err="text")])
+@each("returned", [None, 5, {"ok": 1}, TaskError(), TaskResult(err="text")])
 def test_t26_no_task_result(returned: Any) -> None:
     assert error_of(run(lambda: returned)).code == "TASK_EXCEPTION"
 
@@ -147,7 +148,7 @@ class Silent(Exception):
         raise RuntimeError("no text")
 
 
-@pytest.mark.parametrize(
+@each(
     "exc",
     [
         SystemExit(3),
@@ -183,7 +184,7 @@ def test_stop_task_passes_through() -> None:
         run(raising(StopTask()))
 
 
-@pytest.mark.parametrize(
+@each(
     ("ok_type", "value"),
     [(float, math.nan), (str, "\ud800"), (dict[str, Any], {"a": math.inf}), (Callable[[], int], print)],
 )
@@ -195,7 +196,7 @@ class Opaque:
     pass
 
 
-@pytest.mark.parametrize(
+@each(
     ("ok_type", "value"),
     [
         (Any, Opaque()),
@@ -213,7 +214,7 @@ def test_t70_t106_any_value_is_allowed_but_not_every_value_can_be_written(ok_typ
         assert "'t'" in (error.message or "") and "Opaque()" not in (error.message or "")
 
 
-@pytest.mark.parametrize(("ok_type", "value"), [(dict[str, Any], [1]), (list, {}), (int | dict[str, Any], "x")])
+@each(("ok_type", "value"), [(dict[str, Any], [1]), (list, {}), (int | dict[str, Any], "x")])
 def test_t26_a_value_of_another_shape_is_still_a_mismatch(ok_type: Any, value: Any) -> None:
     assert error_of(run(lambda: TaskResult(ok=value), ok_type)).code == "RETURN_TYPE_MISMATCH"
 
@@ -223,9 +224,7 @@ def test_t106_an_error_that_cannot_be_written_tells_its_code() -> None:
     assert error.code == "WORKER_SERIALIZATION_ERROR" and "NO_STOCK" in (error.message or "")
 
 
-@pytest.mark.parametrize(
-    ("args_json", "kwargs_json"), [("[1", None), ('["x"]', None), (None, None), ("[1]", '{"b":1}'), ("[1,2]", None)]
-)
+@each(("args_json", "kwargs_json"), [("[1", None), ('["x"]', None), (None, None), ("[1]", '{"b":1}'), ("[1,2]", None)])
 def test_t105_arguments_that_cannot_be_read(args_json: str | None, kwargs_json: str | None) -> None:
     calls = []
 

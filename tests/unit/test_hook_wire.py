@@ -11,6 +11,7 @@ import pytest
 from horsies import FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult, TaskStatus, WorkerRecovered
 from horsies.core.child.helper import decision_of, event_of, pack_decision, pack_event
 from horsies.core.hooks import Event
+from tests.each import each
 
 NOW = datetime(2026, 3, 1, 12, 30, 1, 250_000, tzinfo=UTC)
 FULL = Job(
@@ -20,7 +21,7 @@ FULL = Job(
 EMPTY = Job("id", "name")
 
 
-@pytest.mark.parametrize(
+@each(
     "event",
     [
         JobRecovery(FULL, "me", "gone", FailureReason.WORKER_CRASHED),
@@ -41,7 +42,7 @@ def test_w01_an_unknown_event_is_refused() -> None:
         event_of(b"JobStart", b"{}")
 
 
-@pytest.mark.parametrize(
+@each(
     "decision",
     [
         JobRecoveryResult.Reschedule(NOW),

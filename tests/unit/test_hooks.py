@@ -31,6 +31,7 @@ from horsies import (
 )
 from horsies.core.errors import ConfigurationError
 from horsies.core.recovery.hooks import InProcess, NoHooks
+from tests.each import each
 from tests.support import eventually
 
 CRASHED = FailureReason.WORKER_CRASHED
@@ -107,7 +108,7 @@ def test_r70_an_app_has_a_registry_of_its_own_or_is_given_one() -> None:
         Horsies(config, hooks=[])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each(
     ("handler", "text"),
     [
         ("not a function", "a function of one argument, not 'not a function'"),
@@ -126,13 +127,13 @@ def test_r70_a_handler_that_cannot_work_is_refused_when_it_is_registered(handler
     assert not hooks.has(JobRecovery)
 
 
-@pytest.mark.parametrize("event", ["JobRecovery", JobRecovery(job(), "me", "gone"), int, None])
+@each("event", ["JobRecovery", JobRecovery(job(), "me", "gone"), int, None])
 def test_r70_something_that_is_no_event_is_refused(event: Any) -> None:
     with pytest.raises(ConfigurationError, match="the events are JobRecovery, JobInterrupted, WorkerRecovered"):
         HookRegistry().on(event, always(None))
 
 
-@pytest.mark.parametrize("name", ["WorkerStart", "WorkerShutdown", "JobStart", "JobComplete", "JobFail"])
+@each("name", ["WorkerStart", "WorkerShutdown", "JobStart", "JobComplete", "JobFail"])
 def test_r77_other_events_are_reserved(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"the event {name} is reserved"):
         HookRegistry().on(name, always(None))  # type: ignore[call-overload]
@@ -161,13 +162,13 @@ def test_r71_a_job_is_a_read_only_view_of_plain_values() -> None:
         view.flags = {}  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("stored", [None, "", "no JSON", "[NaN]", '"text"', "7"])
+@each("stored", [None, "", "no JSON", "[NaN]", '"text"', "7"])
 def test_r71_what_is_not_stored_or_cannot_be_read_is_empty(stored: str | None) -> None:
     view = job(args_json=stored, kwargs_json=stored, flags_json=stored)
     assert (view.args, view.kwargs, view.flags) == ([], {}, {})
 
 
-@pytest.mark.parametrize(("status", "attempts"), [(TaskStatus.RUNNING, 3), (TaskStatus.CLAIMED, 2)])
+@each(("status", "attempts"), [(TaskStatus.RUNNING, 3), (TaskStatus.CLAIMED, 2)])
 def test_l38_a_running_attempt_counts(status: TaskStatus, attempts: int) -> None:
     assert job(status=status, retry_count=2).attempts == attempts
 
@@ -175,7 +176,7 @@ def test_l38_a_running_attempt_counts(status: TaskStatus, attempts: int) -> None
 # What handlers may answer
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         JobRecoveryResult.Default,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import pytest
-
 from horsies.core.recovery.dead_workers import UNKNOWN
 from horsies.core.recovery.decide import Death, Process, is_gone, judge, share_out
 from horsies.core.store.workers import Registered
 from horsies.core.tasks.moves import Claim, InFlight
 from horsies.core.types.status import TaskStatus
+from tests.each import each
 
 
 class Me(NamedTuple):
@@ -25,24 +24,24 @@ GONE, THERE, REUSED = Process(False), Process(True, False, 700), Process(True, F
 ZOMBIE, HIDDEN = Process(True, True, 700), Process(True)
 
 
-@pytest.mark.parametrize("process", [GONE, ZOMBIE, REUSED])
+@each("process", [GONE, ZOMBIE, REUSED])
 def test_r100_a_process_that_is_gone_and_a_free_lock_are_certain(process: Process) -> None:
     assert judge(WORKER, Me(), process, is_lock_held=False) is Death.CERTAIN
 
 
-@pytest.mark.parametrize("process", [THERE, HIDDEN, UNKNOWN])
+@each("process", [THERE, HIDDEN, UNKNOWN])
 def test_r100_a_free_lock_alone_proves_nothing(process: Process) -> None:
     assert judge(WORKER, Me(), process, is_lock_held=False) is Death.UNPROVEN
 
 
-@pytest.mark.parametrize("is_silent", [True, False])
+@each("is_silent", [True, False])
 def test_r100_whose_session_is_there_is_not_judged(is_silent: bool) -> None:
     worker = WORKER._replace(is_silent=is_silent)
     assert judge(worker, Me(), GONE, is_lock_held=True) is Death.UNPROVEN
 
 
-@pytest.mark.parametrize("column", ["hostname", "boot_id", "pid_namespace"])
-@pytest.mark.parametrize("value", ["another", None])
+@each("column", ["hostname", "boot_id", "pid_namespace"])
+@each("value", ["another", None])
 def test_r100_a_pid_seen_from_elsewhere_proves_nothing(column: str, value: str | None) -> None:
     worker: Any = WORKER._replace(**{column: value})
     assert judge(worker, Me(), GONE, is_lock_held=False) is Death.UNPROVEN

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from horsies.core.store import tasks
 from horsies.core.store.names import Stretch
 from horsies.core.store.tasks import Claimed
 from horsies.core.tasks.moves import Claim, Complete, Fail, Leave
 from horsies.core.worker.left_tasks import LEAVE_S, STAY_S, UNREADABLE_IN_A_ROW, LeftTasks, are_out_of_reach
+from tests.each import each
 
 
 class Clock:
@@ -66,7 +65,7 @@ def a_stretch(priority: int, size: int, first: int | None, queue: str = "default
     return Stretch(queue, priority, size, first, None, ("2026-01-01", "a"), (), None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("found", "are_out"),
     [
         ([], False),

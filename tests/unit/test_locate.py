@@ -12,6 +12,7 @@ from horsies.core.app import Horsies
 from horsies.core.discovery import apps_nearby
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.locate import load_app
+from tests.each import each
 
 APP = """
 from horsies.core.app import Horsies
@@ -47,7 +48,7 @@ def module_of(locator: str) -> object:
     return next(module for module in list(sys.modules.values()) if vars(module).get("app") is app)
 
 
-@pytest.mark.parametrize(
+@each(
     ("locator", "name"),
     [
         ("located.one:app", "located.one"),
@@ -82,7 +83,7 @@ def test_m01_a_file_elsewhere_can_be_named(tmp_path_factory: pytest.TempPathFact
     assert load_app(f"{file}:app") is app
 
 
-@pytest.mark.parametrize(
+@each(
     ("locator", "code", "said"),
     [
         ("located.none", ErrorCode.CLI_INVALID_ARGS, "no Horsies app"),

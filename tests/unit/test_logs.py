@@ -12,6 +12,7 @@ import pytest
 
 from horsies.core import logs
 from tests import hostile_support as hostile
+from tests.each import each
 
 
 class Terminal(io.StringIO):
@@ -53,7 +54,7 @@ def test_info_is_padded_so_that_most_lines_align() -> None:
     assert out.getvalue().endswith(" INFO  worker  ready\n")
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "shown"),
     [("two words", '"two words"'), ("", '""'), ('say "hi"', '"say \\"hi\\""'), ("a\nb", '"a\\nb"'), ("ü", "ü")],
 )
@@ -137,7 +138,7 @@ def test_debugging_a_worker_does_not_bring_the_chatter_of_the_event_loop() -> No
     assert "selector" not in out.getvalue()
 
 
-@pytest.mark.parametrize(
+@each(
     ("environment", "is_terminal", "colored"),
     [
         ({}, True, True),

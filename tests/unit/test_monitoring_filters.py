@@ -10,6 +10,7 @@ from horsies.core.models.codes import BUILTIN_CODE_REGISTRY
 from horsies.core.models.monitoring.tasks import ErrorCategory, category_of
 from horsies.core.monitoring.filters import BadQuestion, TaskFilter, checked_seconds, checked_text, order, page
 from horsies.core.types.status import TaskStatus
+from tests.each import each
 
 
 def test_m46_empty_lists_filter_nothing() -> None:
@@ -35,13 +36,13 @@ def matches(wanted: TaskFilter, code: str | None) -> bool:
     return (codes is None or code in codes) and (others is None or (code is not None and code not in others))
 
 
-@pytest.mark.parametrize("code", ["CARD_DECLINED", "WORKER_CRASHED", "TASK_EXPIRED", "PYDANTIC_HYDRATION_ERROR", None])
-@pytest.mark.parametrize(
+@each("code", ["CARD_DECLINED", "WORKER_CRASHED", "TASK_EXPIRED", "PYDANTIC_HYDRATION_ERROR", None])
+@each(
     "categories",
     [[], ["DOMAIN"], ["OPERATIONAL"], ["OPERATIONAL", "OUTCOME"], ["DOMAIN", "OUTCOME"], list(ErrorCategory)],
     ids=str,
 )
-@pytest.mark.parametrize("codes", [[], ["CARD_DECLINED"], ["CARD_DECLINED", "WORKER_CRASHED"]], ids=str)
+@each("codes", [[], ["CARD_DECLINED"], ["CARD_DECLINED", "WORKER_CRASHED"]], ids=str)
 def test_m46_or_within_a_list_and_between_lists(code: str | None, categories: list[Any], codes: list[str]) -> None:
     by_code = not codes or code in codes
     by_category = not categories or (code is not None and str(category_of(code)) in {str(each) for each in categories})
@@ -74,7 +75,7 @@ def test_m46_states_that_share_an_index_are_recognised(statuses: list[str], fact
     assert params["statuses"] == (None if said_by_it else sorted(statuses))
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         {"statuses": ["DONE"]},
@@ -92,14 +93,14 @@ def test_m46_a_wrong_filter_is_said(wrong: dict[str, Any]) -> None:
         TaskFilter(**wrong).params()
 
 
-@pytest.mark.parametrize(("offset", "limit"), [(0, 0), (0, 501), (-1, 1), (0, True), (2**31, 1), (0.5, 1), (0, "5")])
+@each(("offset", "limit"), [(0, 0), (0, 501), (-1, 1), (0, True), (2**31, 1), (0.5, 1), (0, "5")])
 def test_m46_a_page_has_1_to_500_tasks(offset: Any, limit: Any) -> None:
     with pytest.raises(BadQuestion):
         page(offset, limit)
     assert page(0, 1) == {"offset": 0, "limit": 1} and page(7, 500) == {"offset": 7, "limit": 500}
 
 
-@pytest.mark.parametrize(
+@each(
     ("sort_by", "statuses"),
     [
         ("claim_order", []),
@@ -122,7 +123,7 @@ def test_m45_the_orders_that_there_are() -> None:
         order("id", "up", [])
 
 
-@pytest.mark.parametrize("value", ["a\0b", "\ud800", 5, None])
+@each("value", ["a\0b", "\ud800", 5, None])
 def test_m46_what_no_column_can_hold_is_a_wrong_question(value: Any) -> None:
     with pytest.raises(BadQuestion):
         TaskFilter(task_names=[value]).params()
@@ -130,7 +131,7 @@ def test_m46_what_no_column_can_hold_is_a_wrong_question(value: Any) -> None:
         checked_text("name", value)
 
 
-@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "2", True, None])
+@each("value", [-1, float("nan"), float("inf"), "2", True, None])
 def test_m45_a_time_is_a_number_of_seconds(value: Any) -> None:
     with pytest.raises(BadQuestion):
         checked_seconds("timeout_seconds", value)

@@ -19,6 +19,7 @@ from horsies import (
     WorkerRecoveryConfig,
 )
 from horsies.core.text import explaining_keywords, instead_of, nearest
+from tests.each import each
 
 app = Horsies(AppConfig.for_database_url("postgresql://nobody@127.0.0.1:1/nothing"))
 CODES: list[Any] = ["BAD"]
@@ -65,7 +66,7 @@ CASES: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("mistake", "said"), CASES, ids=[said for _, said in CASES])
+@each(("mistake", "said"), CASES, ids=[said for _, said in CASES])
 def test_m31_a_mistake_in_a_name_is_answered(mistake: Callable[[], Any], said: str) -> None:
     with pytest.raises(Exception) as caught:
         mistake()

@@ -15,11 +15,10 @@ from packaging.requirements import Requirement
 from horsies.cli import main
 from horsies.core.errors import ConfigurationError
 from horsies.dev import new
+from tests.each import each
 
 
-@pytest.mark.parametrize(
-    "name, package", [("shop", "shop"), ("my-shop", "my_shop"), ("My Shop.2", "my_shop_2"), ("a--b", "a_b")]
-)
+@each("name, package", [("shop", "shop"), ("my-shop", "my_shop"), ("My Shop.2", "my_shop_2"), ("a--b", "a_b")])
 def test_x32_the_package_has_the_name_of_the_directory(name: str, package: str) -> None:
     assert new.package_of(name) == package
 
@@ -80,7 +79,7 @@ def test_x32_the_next_steps_are_printed_as_one_would_type_them(
     assert "my shop/pyproject.toml" in said.out.splitlines()
 
 
-@pytest.mark.parametrize(
+@each(
     "name, why",
     [
         ("test", "would hide"), ("json", "would hide"), ("horsies", "would hide"), ("django", "would hide"),

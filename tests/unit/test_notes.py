@@ -23,6 +23,7 @@ from horsies.core.child import notes as child_notes
 from horsies.core.child.notes import FRAME_BYTES, Bell, LogPart, Notes, RunLog
 from horsies.core.child.wire import Decoder, Kind
 from horsies.core.models.notes import LONGEST_MESSAGE, LogPlace, Progress, lines_of, progress_of
+from tests.each import each
 from tests.stop_support import is_stopped_at
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
@@ -146,8 +147,8 @@ def test_p51a_nothing_is_kept_of_a_flood_but_what_will_be_stored() -> None:
     assert drained(log, {}) == 100
 
 
-@pytest.mark.parametrize("had", [0, 4, 5, 6, 9, 10, 30])
-@pytest.mark.parametrize("is_sent", [True, False], ids=["sent meanwhile", "not sent"])
+@each("had", [0, 4, 5, 6, 9, 10, 30])
+@each("is_sent", [True, False], ids=["sent meanwhile", "not sent"])
 def test_p51a_t30_a_stop_at_any_instruction_leaves_the_log_whole(had: int, is_sent: bool) -> None:
     """However much was logged before; and the task logs more while it cleans up."""
     for instruction in count(1):
@@ -301,7 +302,7 @@ def test_p51a_gaps_are_counted_and_what_cannot_be_read_is_one() -> None:
         assert list(lines_of([(1, 1, 1, odd)], LogPlace())) == []
 
 
-@pytest.mark.parametrize("text", ["\U0001f600" * 20_000, "\x00" * 20_000, "x" * 20_000, "\u4e00" * 9_000])
+@each("text", ["\U0001f600" * 20_000, "\x00" * 20_000, "x" * 20_000, "\u4e00" * 9_000])
 def test_p51a_a_line_fits_into_a_frame_whatever_its_characters_are(text: str) -> None:
     log = RunLog(TaskLogs())
     log.add(1.0, "INFO", "shop", text)

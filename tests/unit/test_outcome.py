@@ -16,6 +16,7 @@ from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Retry
 from horsies.core.types.status import TaskAttemptOutcome
 from horsies.core.worker import finalize
 from horsies.core.worker.in_hand import HeldTask
+from tests.each import each
 
 CODES = ["BUSY", "WORKER_CRASHED", "TASK_TIMEOUT", "WORKER_SERIALIZATION_ERROR"]
 POLICY = TaskOptions(
@@ -65,7 +66,7 @@ def test_w32_texts_that_a_column_cannot_hold_are_replaced() -> None:
     assert isinstance(move, Fail) and move.error_message == "a\N{REPLACEMENT CHARACTER}b"
 
 
-@pytest.mark.parametrize("parts", [[], [b"1"] * 6, [b"1", b"\xff", b"", b"", b"0", b"0" * 8, b"0" * 8], [b"1"] * 7])
+@each("parts", [[], [b"1"] * 6, [b"1", b"\xff", b"", b"", b"0", b"0" * 8, b"0" * 8], [b"1"] * 7])
 def test_w33_a_reply_that_cannot_be_read_fails_the_attempt(parts: list[bytes]) -> None:
     with pytest.raises(WireError) as caught:
         done_of(parts)
@@ -109,7 +110,7 @@ def test_w52_a_task_that_was_cut_off_is_a_crash_or_comes_back_uncharged() -> Non
     assert again.otherwise.outcome is TaskAttemptOutcome.WORKER_FAILURE
 
 
-@pytest.mark.parametrize(
+@each(
     ("returncode", "words"),
     [(0, "exited with code 0"), (3, "exited with code 3"), (-9, "was killed by SIGKILL"), (-99, "signal 99")],
 )

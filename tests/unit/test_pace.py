@@ -17,6 +17,7 @@ from horsies.core.worker.pace import (
     kept,
     patience_s,
 )
+from tests.each import each
 
 QUICK = NamePace(0.05, 0.05)
 BRISK = NamePace(4.0, 4.0)
@@ -84,7 +85,7 @@ def stay(*paces: NamePace | None, free: int = 2, ahead: int = 0, children: int =
     return kept(paces, free=free, ahead=ahead, children=children, run_ahead_ms=run_ahead_ms)
 
 
-@pytest.mark.parametrize("name", [None, LONG], ids=["unknown", "long"])
+@each("name", [None, LONG], ids=["unknown", "long"])
 def test_w25a_only_free_slots_are_filled_with_tasks_that_are_not_short(name: NamePace | None) -> None:
     assert stay(*[name] * 200) == 2
     assert stay(*[name] * 200, free=0) == 0

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from horsies.core.recovery.reaper import EXPIRY_S, IDLE_S, MOST_SHARES, pause_before_look
 from horsies.core.store.tasks import Outlook
+from tests.each import each
 
 
 def ahead(tasks_s: float | None = None, workflows_s: float | None = None, workers: int = 1) -> Outlook:
     return Outlook(None, False, False, tasks_s, workflows_s, workers)
 
 
-@pytest.mark.parametrize(
+@each(
     ("seen", "is_idle", "pause"),
     [
         (ahead(), False, EXPIRY_S),

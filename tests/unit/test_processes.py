@@ -13,6 +13,7 @@ import pytest
 
 from horsies.core.recovery.dead_workers import UNKNOWN, look_at, process_start
 from horsies.core.recovery.decide import is_gone
+from tests.each import each
 from tests.support import eventually_sync
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -85,7 +86,7 @@ def test_r100_a_process_that_may_not_be_examined_is_not_gone() -> None:
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-@pytest.mark.parametrize("pid", [None, 0, -1])
+@each("pid", [None, 0, -1])
 def test_r100_no_number_proves_nothing(pid: int | None) -> None:
     assert look_at(pid) == UNKNOWN and not is_gone(UNKNOWN)
 

@@ -10,6 +10,7 @@ import pytest
 
 import horsies
 from horsies import TASK_TERMINAL_STATES, TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from tests.each import each
 
 # T-02, without what belongs to workflows (F-01, below) and schedules.
 NAMES = [
@@ -137,13 +138,13 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_t02_root_names(name: str) -> None:
     assert hasattr(horsies, name)
     assert name in horsies.__all__
 
 
-@pytest.mark.parametrize("name", WORKFLOW_NAMES)
+@each("name", WORKFLOW_NAMES)
 def test_f01_names_of_workflows(name: str) -> None:
     assert hasattr(horsies, name)
     assert name in horsies.__all__
@@ -153,7 +154,7 @@ def test_t02_every_exported_name_exists() -> None:
     assert [name for name in horsies.__all__ if not hasattr(horsies, name)] == []
 
 
-@pytest.mark.parametrize(("module", "name"), PATHS)
+@each(("module", "name"), PATHS)
 def test_t03_module_paths(module: str, name: str) -> None:
     assert hasattr(importlib.import_module(module), name)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from horsies.core.models.monitoring.cluster import Why, WorkerStateInfo
 from horsies.core.monitoring.explain import explain_node, reasons_of_task
 from horsies.core.store.reasons import NodeFacts, QueueFacts, TaskFacts
+from tests.each import each
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EARLIER, LATER = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
@@ -76,7 +75,7 @@ WAITING: list[tuple[str, dict[str, Any], tuple[WorkerStateInfo, ...], Why]] = [
 ]
 
 
-@pytest.mark.parametrize(("facts", "workers", "why"), [row[1:] for row in WAITING], ids=[row[0] for row in WAITING])
+@each(("facts", "workers", "why"), [row[1:] for row in WAITING], ids=[row[0] for row in WAITING])
 def test_m45_why_a_waiting_task_is_not_running(
     facts: dict[str, Any], workers: tuple[WorkerStateInfo, ...], why: Why
 ) -> None:
@@ -121,7 +120,7 @@ IN_FLIGHT: list[tuple[str, dict[str, Any], Why, datetime | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("facts", "why", "since"), [row[1:] for row in IN_FLIGHT], ids=[row[0] for row in IN_FLIGHT])
+@each(("facts", "why", "since"), [row[1:] for row in IN_FLIGHT], ids=[row[0] for row in IN_FLIGHT])
 def test_m45_where_a_task_in_flight_is(facts: dict[str, Any], why: Why, since: datetime | None) -> None:
     told = reasons_of_task("t", a_task(**facts))
     assert (told.why, told.since, told.worker_id) == (why, since, "w") and "w" in told.message
@@ -159,7 +158,7 @@ NODES: list[tuple[str, dict[str, Any], Why, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("facts", "why", "words"), [row[1:] for row in NODES], ids=[row[0] for row in NODES])
+@each(("facts", "why", "words"), [row[1:] for row in NODES], ids=[row[0] for row in NODES])
 def test_m45_why_a_node_is_not_running(facts: dict[str, Any], why: Why, words: str) -> None:
     told = explain_node("f:3", a_node(**facts))
     assert told.why is why and words in told.message

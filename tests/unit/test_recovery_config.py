@@ -19,6 +19,7 @@ from horsies import (
 )
 from horsies.core.errors import ConfigurationError
 from horsies.core.worker.config import Plan, WorkerConfig
+from tests.each import each
 
 DEFAULTS = {
     "auto_requeue_stale_claimed": True,
@@ -76,7 +77,7 @@ def test_r01_defaults() -> None:
     assert RecoveryConfig().model_dump() == DEFAULTS
 
 
-@pytest.mark.parametrize(("field", "low", "high"), RANGES)
+@each(("field", "low", "high"), RANGES)
 def test_r01_ranges(field: str, low: int, high: int) -> None:
     assert getattr(build(**{field: low}), field) == low
     assert getattr(build(**{field: high}), field) == high
@@ -85,7 +86,7 @@ def test_r01_ranges(field: str, low: int, high: int) -> None:
             build(**{field: wrong})
 
 
-@pytest.mark.parametrize(("field", "high"), THRESHOLDS)
+@each(("field", "high"), THRESHOLDS)
 def test_r01_ranges_of_thresholds(field: str, high: int) -> None:
     assert getattr(build(**{field: 2_000}), field) == 2_000
     assert getattr(build(**{field: high}), field) == high
@@ -95,7 +96,7 @@ def test_r01_ranges_of_thresholds(field: str, high: int) -> None:
         build(**{field: high + 1})
 
 
-@pytest.mark.parametrize("field", HEARTBEATS)
+@each("field", HEARTBEATS)
 def test_r01_ranges_of_heartbeats(field: str) -> None:
     patient = dict.fromkeys(("claimed_stale_threshold_ms", "running_stale_threshold_ms"), 240_000)
     for allowed in (1_000, 120_000):
@@ -105,12 +106,12 @@ def test_r01_ranges_of_heartbeats(field: str) -> None:
             RecoveryConfig(**{**patient, field: wrong})
 
 
-@pytest.mark.parametrize("field", [name for name, _, _ in RANGES if name.endswith("_hours")])
+@each("field", [name for name, _, _ in RANGES if name.endswith("_hours")])
 def test_r01_none_keeps_records(field: str) -> None:
     assert getattr(build(**{field: None}), field) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("threshold", "interval"),
     [
         ("claimed_stale_threshold_ms", "claimer_heartbeat_interval_ms"),
@@ -171,7 +172,7 @@ def test_r05_defaults() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DURATIONS)
+@each("name", DURATIONS)
 def test_r05_a_number_means_seconds(name: str) -> None:
     span = 100.5 if name == "sweep_threshold" else 1.5
     assert getattr(WorkerRecoveryConfig(**{name: span}), name) == timedelta(seconds=span)
@@ -180,8 +181,8 @@ def test_r05_a_number_means_seconds(name: str) -> None:
     assert getattr(changed, name) == timedelta(seconds=span)
 
 
-@pytest.mark.parametrize("name", DURATIONS)
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, 1e300, "soon", "nan", timedelta(days=366), [1], True])
+@each("name", DURATIONS)
+@each("wrong", [math.nan, math.inf, 1e300, "soon", "nan", timedelta(days=366), [1], True])
 def test_r05_what_is_no_duration_is_refused(name: str, wrong: object) -> None:
     for model in (WorkerRecoveryConfig, WorkerConfig):
         with pytest.raises(ValueError, match=rf"HRS-204.*{model.__name__}\.{name}"):
@@ -203,7 +204,7 @@ def test_r06_a_copy_by_its_fields_stays_as_it_was() -> None:
         assert WorkerRecoveryConfig.model_validate_json(config.model_dump_json()) == config
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "field", "value"),
     [
         ("with_heartbeat_interval", "heartbeat_interval", timedelta(seconds=10)),
@@ -243,7 +244,7 @@ def test_r06_the_object_does_not_change() -> None:
             setattr(WorkerRecoveryConfig(), name, getattr(WorkerRecoveryConfig(), name))
 
 
-@pytest.mark.parametrize("name", DURATIONS)
+@each("name", DURATIONS)
 def test_r07_a_setting_of_the_worker_overrides_that_of_the_app_and_turns_recovery_on(name: str) -> None:
     of_app = WorkerRecoveryConfig(enabled=False, **{**dict.fromkeys(DURATIONS, 100), "sweep_threshold": 1000})
     given = timedelta(seconds=300)
@@ -267,7 +268,7 @@ def test_r07_the_worker_is_judged_with_both_together() -> None:
     assert "sweep_threshold, heartbeat_interval" in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         {"heartbeat_interval": timedelta(0)},
@@ -292,7 +293,7 @@ def test_r08_validation(fields: dict[str, Any]) -> None:
     assert all(name in str(raised.value) for name in fields)
 
 
-@pytest.mark.parametrize("name", DURATIONS)
+@each("name", DURATIONS)
 def test_r08_a_worker_refuses_an_impossible_setting_by_name(name: str) -> None:
     with pytest.raises(ValueError, match=rf"HRS-204.*WorkerConfig\.{name}"):
         WorkerConfig(**{name: timedelta(seconds=-1)})

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from horsies.core.models.monitoring.cluster import Explanation, Why
 from horsies.core.monitoring.remedies import remedies_of
 from horsies.core.types import TaskStatus
+from tests.each import each
 
 NOW = datetime(2026, 1, 1, 20, 32, 30, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=10)
@@ -23,8 +22,8 @@ def told(why: Why, *, status: TaskStatus | None = TaskStatus.PENDING, **named: A
     return " ".join(remedies_of(explained))
 
 
-@pytest.mark.parametrize("why", list(Why))
-@pytest.mark.parametrize("workflow_id", [None, "f"])
+@each("why", list(Why))
+@each("workflow_id", [None, "f"])
 def test_m45_every_reason_says_what_can_be_done(why: Why, workflow_id: str | None) -> None:
     said = told(
         why, workflow_id=workflow_id, worker_id="w1", since=NOW, until=LATER, max_concurrency=1, cluster_wide_cap=2
@@ -39,7 +38,7 @@ HOLDERS = [
 PAUSED = {"workflow_id": "f", "since": NOW}
 
 
-@pytest.mark.parametrize(
+@each(
     ("why", "named", "words"),
     [
         (Why.NOT_DUE, {"until": LATER}, ["due at 2026-01-01 20:42:30Z", "run it now"]),
@@ -72,7 +71,7 @@ def test_m45_a_task_that_somebody_knows_does_not_fail_for_its_name() -> None:
     assert "WORKER_RESOLUTION_ERROR" not in said and "mail" in said
 
 
-@pytest.mark.parametrize("why", list(Why))
+@each("why", list(Why))
 def test_m45_m49d_a_task_of_a_workflow_is_neither_moved_nor_run_again_but_may_run_now(why: Why) -> None:
     said = told(why, workflow_id="f", known_in=["mail"], until=LATER, worker_id="w1")
     assert "move" not in said and "run it again" not in said.lower(), said

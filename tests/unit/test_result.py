@@ -9,6 +9,7 @@ import pickle
 import pytest
 
 from horsies import Err, Ok, Result, is_err, is_ok
+from tests.each import each
 
 
 def half(number: int) -> Result[int, str]:
@@ -33,7 +34,7 @@ def test_t65_frozen() -> None:
         Err(1).error = 2  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("result", [Ok(1), Err("e")])
+@each("result", [Ok(1), Err("e")])
 def test_t03a_no_attribute_can_be_set_or_deleted(result: Result[int, str]) -> None:
     for name in ("value", "error", "other", "ok"):
         with pytest.raises(dataclasses.FrozenInstanceError, match=name):
@@ -49,7 +50,7 @@ def test_t65_values_of_the_right_side() -> None:
     assert is_ok(Ok(1)) and is_err(Err(1)) and not is_ok(Err(1)) and not is_err(Ok(1))
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         lambda: Err("e").ok_value,

@@ -6,6 +6,7 @@ import pytest
 
 from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, RetryPolicy
 from horsies.core.tasks.moves import Claim, Fail, Retry, delay_s, may_retry, retry_or_fail
+from tests.each import each
 
 CLAIM = Claim("t", 1)
 POLICY = RetryPolicy.fixed([10, 20, 30], auto_retry_for=["FLAKY", "TASK_TIMEOUT", "BROKER_ERROR"], jitter=False)
@@ -15,7 +16,7 @@ def fail(code: str | None) -> Fail:
     return Fail(CLAIM, "{}", code)
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "count", "verdict"),
     [
         ("FLAKY", 0, True),
@@ -46,7 +47,7 @@ def test_t77_exponential_delays_double() -> None:
     assert [delay_s(policy, n) for n in (1, 2, 3, 4)] == [5, 10, 20, 40]
 
 
-@pytest.mark.parametrize(("rand", "factor"), [(0.0, 0.75), (0.5, 1.0), (1.0, 1.25)])
+@each(("rand", "factor"), [(0.0, 0.75), (0.5, 1.0), (1.0, 1.25)])
 def test_t77_jitter_is_a_quarter_either_way(rand: float, factor: float) -> None:
     policy = RetryPolicy.fixed([100], auto_retry_for=["X"])
     assert delay_s(policy, 1, lambda: rand) == pytest.approx(100 * factor)

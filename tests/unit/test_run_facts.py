@@ -1,11 +1,10 @@
 """What a child is told about a run arrives as it was, whatever a row's texts contain."""
 
-import pytest
-
 from horsies.core.tasks.context import RunFacts, packed
+from tests.each import each
 
 
-@pytest.mark.parametrize("text", ["plain", "", "a\x1fb\x00", "ü😀", "\n{}"])
+@each("text", ["plain", "", "a\x1fb\x00", "ü😀", "\n{}"])
 def test_p02_facts_survive_any_text_in_a_row(text: str) -> None:
     facts = RunFacts(text, 3, 2, text + "q", 1.5, 60_000, "flow" + text, text + "node")
     assert RunFacts.unpack(packed(*facts)) == facts

@@ -34,6 +34,7 @@ from horsies.core.scheduler.payloads import (
 )
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
+from tests.each import each
 from tests.scheduler_support import Report, make_app, schedule
 
 URL = "postgresql://nobody@localhost:1/none"
@@ -49,7 +50,7 @@ def test_s04_a_sound_schedule_has_no_problems() -> None:
     assert problems(app, schedule(task_name="report", args=(Report(title="x"),))) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "code", "text"),
     [
         ({"task_name": "tock"}, ErrorCode.TASK_NOT_REGISTERED, "there is no task 'tock'"),
@@ -101,7 +102,7 @@ def test_s04_t17_arguments_that_are_too_large_are_refused() -> None:
     assert code is ErrorCode.CONFIG_INVALID_SCHEDULE and "reject_bytes" in message
 
 
-@pytest.mark.parametrize("settings", [None, ScheduleConfig(enabled=False)])
+@each("settings", [None, ScheduleConfig(enabled=False)])
 def test_s40_a_scheduler_needs_settings_that_are_enabled(settings: ScheduleConfig | None) -> None:
     config = AppConfig.for_database_url(URL, schedule=settings)
     with pytest.raises(ConfigurationError) as refused:

@@ -40,6 +40,7 @@ from horsies import (
 from horsies.core.errors import HorsiesError
 from horsies.core.models import schedule as home
 from horsies.core.models.schedule.patterns import numbers_of
+from tests.each import each
 
 NAMES = [
     "BothDays",
@@ -153,7 +154,7 @@ def test_s03_defaults() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "wrong"),
     [
         ("name", ["", "x" * 256, None, 7]),
@@ -186,7 +187,7 @@ def test_s03_all_mistakes_are_told_together() -> None:
     assert len(refused(lambda: TaskSchedule(name="", task_name="x", pattern=None, timezone="Mars"))) == 3
 
 
-@pytest.mark.parametrize(
+@each(
     "schedule",
     [
         task_schedule(),
@@ -225,7 +226,7 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.type)
+@each("pattern", PATTERNS, ids=lambda pattern: pattern.type)
 def test_s03_d36_a_schedule_survives_json(pattern: Any) -> None:
     """The stored form says which pattern it is; whoever writes the code need not."""
     schedule = task_schedule(pattern=pattern, args=(1, [2, None]), kwargs={"a": {"b": True}}, timezone="Asia/Tokyo")
@@ -270,7 +271,7 @@ def test_s11_minute_and_second() -> None:
     assert refused(lambda: HourlySchedule(minute=True)) and refused(lambda: HourlySchedule(minute="5"))
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [
         lambda at: DailySchedule(time=at),
@@ -313,7 +314,7 @@ def test_s15_the_fields_of_cron_and_their_domains() -> None:
     assert refused(lambda: cron(second=[CronEvery()]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("terms", "minutes"),
     [
         ([CronEvery()], list(range(60))),
@@ -330,7 +331,7 @@ def test_s16_what_numeric_terms_match(terms: list[Any], minutes: list[int]) -> N
     assert list(numbers_of(cron(minute=terms).wall_times.minutes)) == minutes
 
 
-@pytest.mark.parametrize(
+@each(
     ("terms", "months"),
     [
         ([CronEvery()], list(range(1, 13))),
@@ -363,7 +364,7 @@ STEPS: list[tuple[int, Callable[[int], Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("longest", "make"), STEPS)
+@each(("longest", "make"), STEPS)
 def test_s16_steps_have_limits(longest: int, make: Callable[[int], Any]) -> None:
     assert make(longest) and make(1)
     for wrong in (longest + 1, 0, -1, True, 1.5, "2", 10**20):

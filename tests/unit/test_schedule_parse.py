@@ -27,6 +27,7 @@ from horsies import (
 )
 from horsies.core.errors import HorsiesError, MultipleValidationErrors
 from horsies.core.models.schedule.patterns import numbers_of
+from tests.each import each
 
 ZERO = [CronValues(values=[0])]
 EVERY = [CronEvery()]
@@ -40,7 +41,7 @@ def weekdays(*days: str) -> list[Any]:
     return [CronEnumValues[Weekday](values=days)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [
         ("15 */4 * * *", typed([CronValues(values=[15])], [CronStep(step=4)])),
@@ -92,7 +93,7 @@ def test_s19_two_day_fields_mean_either_unless_one_begins_with_an_asterisk() -> 
     assert CronSchedule.parse("0 0 13 * */5").day == BothDays(day_of_month=the_13th, day_of_week=some)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "fields"),
     [
         ("60 * * * *", ["minute"]),
@@ -132,7 +133,7 @@ def test_s19_an_invalid_line_names_its_fields(line: str, fields: list[str]) -> N
     assert all(repr(line) in problem.message for problem in problems)
 
 
-@pytest.mark.parametrize("line", ["", "*", "* * * *", "* * * * * *", "@reboot", "@", "0 0 30 2 *", None, b"* * * * *"])
+@each("line", ["", "*", "* * * *", "* * * * * *", "@reboot", "@", "0 0 30 2 *", None, b"* * * * *"])
 def test_s19_what_is_no_cron_line_at_all_is_refused(line: Any) -> None:
     assert len(refused(line)) == 1
 

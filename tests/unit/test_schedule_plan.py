@@ -11,8 +11,6 @@ import uuid
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
-import pytest
-
 from horsies import (
     BothDays,
     CronEnumValues,
@@ -27,6 +25,7 @@ from horsies import (
 )
 from horsies.core.scheduler.plan import Begin, Fire, Restart, Wait, config_hash, decide, slot_task_id
 from horsies.core.store.schedules import ScheduleState
+from tests.each import each
 
 NOW = datetime(2026, 3, 10, 12, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -159,7 +158,7 @@ BEFOREHAND = "schedule_problems"  # it checks a schedule before there is a run
 CLOCKS = {"now", "utcnow", "today", "time", "time_ns", "clock_gettime", "localtime", "gmtime"}
 
 
-@pytest.mark.parametrize("name", [*(f"scheduler.{name}" for name in ON_THE_WAY), "store.schedules"])
+@each("name", [*(f"scheduler.{name}" for name in ON_THE_WAY), "store.schedules"])
 def test_s43_nothing_on_the_way_to_a_run_reads_the_clock_of_the_host(name: str) -> None:
     tree = ast.parse(inspect.getsource(importlib.import_module(f"horsies.core.{name}")))
     tree.body = [node for node in tree.body if getattr(node, "name", "") != BEFOREHAND]
@@ -177,7 +176,7 @@ def test_s43_nothing_on_the_way_to_a_run_reads_the_clock_of_the_host(name: str) 
     assert not called & CLOCKS and imported <= {"monotonic", "perf_counter"}
 
 
-@pytest.mark.parametrize("missed", [1, 59, 60, 1439, 1440, 100_000])
+@each("missed", [1, 59, 60, 1439, 1440, 100_000])
 def test_s35_the_latest_slot_is_the_one_that_walking_finds(missed: int) -> None:
     one = schedule(pattern=CronSchedule.parse("*/7 * * * *"))
     first = NOW - timedelta(minutes=missed)

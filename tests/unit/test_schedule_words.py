@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import time
 from typing import Any
 
-import pytest
-
 from horsies import (
     CronSchedule,
     DailySchedule,
@@ -16,9 +14,10 @@ from horsies import (
     WeeklySchedule,
 )
 from horsies.core.scheduler.words import in_words
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "words"),
     [
         (IntervalSchedule(seconds=1), "every second"),

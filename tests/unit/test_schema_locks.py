@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
-
 from horsies.core.schema import install
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("purpose", "key"),
     [
         ("horsies:schema", -6_135_853_964_765_756_307),

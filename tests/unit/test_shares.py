@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horsies.core.store.tasks import Claimed, ClaimOrder
 from horsies.core.worker.pace import Shares
+from tests.each import each
 
 ENDLESS = 10**9
 
@@ -92,7 +92,7 @@ def test_w22a_w22b_an_order_for_some_of_its_queues() -> None:
     assert asked.is_answered_in_full([row("d")] * 3) and not asked.is_answered_in_full([row("b")] * 3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("rows", "more", "emptied"),
     [
         ([], {}, {"a", "b"}),
@@ -107,7 +107,7 @@ def test_w22b_which_queues_have_certainly_no_more(rows: list[Claimed], more: dic
     assert order("a", "b", **more).emptied(rows) == emptied
 
 
-@pytest.mark.parametrize(
+@each(
     ("rows", "due", "concurrency", "unclear"),
     [
         ([], {"b": 1}, 2, ["b"]),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from horsies import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.worker import fence
 from horsies.core.worker.fence import Ahead, Pulse, Terms, end_of_time, may_run_until, step
+from tests.each import each
 
 OFF = WorkerRecoveryConfig()
 TASK = Terms(running_s=300)
@@ -31,7 +30,7 @@ def test_r101_while_the_database_answers_who_is_not_vouched_for_has_the_whole_th
     assert end_of_time(10, 0, TASK, is_failing=False) == 310
 
 
-@pytest.mark.parametrize(
+@each(
     ("sign", "refreshed", "end"),
     [(10, 20, 20 + 75), (10, 150, 150 + 75), (10, 160, 10 + 225), (10, 200, 10 + 225)],
 )
@@ -48,7 +47,7 @@ def test_r101_a_workers_own_settings_count() -> None:
     assert Terms.of(recovery, sweeping.with_enabled(False)) == Terms(90.0, None), "its tasks are not enrolled"
 
 
-@pytest.mark.parametrize(("terms", "wait"), [(TASK, 10.0), (ENROLLED, 10.0), (Terms(2.0), 0.5), (Terms(9.0, 2.0), 0.5)])
+@each(("terms", "wait"), [(TASK, 10.0), (ENROLLED, 10.0), (Terms(2.0), 0.5), (Terms(9.0, 2.0), 0.5)])
 def test_r101_a_sign_sent_half_way_is_known_to_have_failed_when_code_has_to_end(terms: Terms, wait: float) -> None:
     assert terms.patience_s == wait
     half_way = terms.shortest_s / 2
@@ -114,7 +113,7 @@ def test_r23_a_lost_session_of_another_kind_counts_as_well_but_shuts_nothing() -
     assert pulse.is_failing, "only a sign of life that succeeds ends that"
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after", "expected"),
     [
         (Ahead(10, 11), Ahead(10.5, 12), 0.0),
@@ -130,7 +129,7 @@ def test_r23_only_what_no_delay_explains_is_a_step_of_the_servers_clock(
     assert step(before, after) == expected
 
 
-@pytest.mark.parametrize("by", [600.0, -600.0, 6.0])
+@each("by", [600.0, -600.0, 6.0])
 def test_r23_after_a_step_of_the_servers_clock_nobody_is_judged_for_a_while(by: float) -> None:
     clock = Clock()
     pulse = Pulse(60, clock)

@@ -8,6 +8,7 @@ import pytest
 
 from horsies.cli.tables import GAP, Column, chosen, fit, folds_of
 from horsies.core.errors import HorsiesError
+from tests.each import each
 
 COLUMNS = (
     Column("task", str),
@@ -35,7 +36,7 @@ def test_m14_a_table_that_fits_stays_as_it_is() -> None:
     assert fit(SHOWN, WIDTHS, FILLED, 200) == dict(enumerate(WIDTHS))
 
 
-@pytest.mark.parametrize("room", range(60, 130))
+@each("room", range(60, 130))
 def test_m14_columns_leave_in_their_order_and_the_error_never(room: int) -> None:
     kept = fit(SHOWN, WIDTHS, FILLED, room)
     assert names(kept) in (

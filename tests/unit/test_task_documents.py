@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from horsies.core.codec.shapes import CodecError
 from horsies.core.tasks.documents import document_of
 from tests.apps import doors
+from tests.each import each
 
 DOCUMENT = document_of(doors.app.tasks)
 
@@ -105,7 +106,7 @@ def test_x40_arguments_by_position_and_any_name_fit_too(first: int, rest: list[s
     assert problems("variadic", "arguments", {"first": first, **json.loads(kwargs or "{}")}) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("task", "part", "value"),
     [
         ("mail.send", "arguments", {}),

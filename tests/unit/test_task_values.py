@@ -25,6 +25,7 @@ from horsies import (
 )
 from horsies.core.exception_mapper import validate_error_code_string
 from horsies.core.models.tasks import BUILTIN_CODE_REGISTRY, RETRY_ELIGIBLE, TaskOptions
+from tests.each import each
 
 OK: TaskResult[int | None, TaskError] = TaskResult(ok=3)
 ERR: TaskResult[int, TaskError] = TaskResult(err=TaskError(error_code="NO_STOCK"))
@@ -71,7 +72,7 @@ def test_t28_every_field_is_optional() -> None:
     assert TaskError().model_dump() == {"error_code": None, "message": None, "data": None, "exception": None}
 
 
-@pytest.mark.parametrize("member", BUILTIN_CODE_REGISTRY.values())
+@each("member", BUILTIN_CODE_REGISTRY.values())
 def test_t28_built_in_codes_keep_their_identity(member: Any) -> None:
     text = TaskError(error_code=member).model_dump_json()
     assert json.loads(text)["error_code"] == {"__builtin_task_code__": member.value}
@@ -80,7 +81,7 @@ def test_t28_built_in_codes_keep_their_identity(member: Any) -> None:
         TaskError(error_code=member.value)
 
 
-@pytest.mark.parametrize("member", BUILTIN_CODE_REGISTRY.values())
+@each("member", BUILTIN_CODE_REGISTRY.values())
 def test_t28_a_dumped_error_can_be_validated_again(member: Any) -> None:
     error = TaskError(error_code=member, message="no", data={"left": 0})
     for dumped in (error.model_dump(), error.model_dump(mode="json"), {**error.model_dump(exclude_none=True)}):
@@ -172,12 +173,12 @@ def test_t70_which_built_in_codes_can_be_retried() -> None:
     assert {"UNHANDLED_EXCEPTION", "TASK_EXCEPTION", "WORKER_CRASHED", "TASK_TIMEOUT"} == RETRY_ELIGIBLE
 
 
-@pytest.mark.parametrize("code", ["A", "NO_STOCK", "HTTP_502"])
+@each("code", ["A", "NO_STOCK", "HTTP_502"])
 def test_t71_good_codes(code: str) -> None:
     assert validate_error_code_string(code, field_name="f") == code
 
 
-@pytest.mark.parametrize("code", ["", "a", "No_Stock", "1A", "_A", "A-B", "A\n", "ValueError", "requests.Timeout", 5])
+@each("code", ["", "a", "No_Stock", "1A", "_A", "A-B", "A\n", "ValueError", "requests.Timeout", 5])
 def test_t71_bad_codes_name_the_field(code: Any) -> None:
     with pytest.raises(ValueError, match="my_field"):
         validate_error_code_string(code, field_name="my_field")
@@ -211,7 +212,7 @@ def test_t75_shortcuts() -> None:
         fixed.max_retries = 5  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         {"auto_retry_for": []},
@@ -273,9 +274,7 @@ def test_t31_no_options_are_null() -> None:
     assert TaskOptions().max_retries == 0
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"timeout_ms":"x"}', '{"timeout_ms":true}', '{"retry_policy":{}}', "5"]
-)
+@each("text", ["", "{", "[]", '{"timeout_ms":"x"}', '{"timeout_ms":true}', '{"retry_policy":{}}', "5"])
 def test_t31_broken_options_raise_value_error(text: str) -> None:
     with pytest.raises(ValueError):
         TaskOptions.from_json(text)

@@ -6,10 +6,9 @@ import json
 import sys
 import unicodedata
 
-import pytest
-
 from horsies.core.text import visible, visible_lines
 from tests import hostile_support as hostile
+from tests.each import each
 
 ALL = "".join(map(chr, range(sys.maxunicode + 1)))
 
@@ -27,7 +26,7 @@ def test_m12_printable_text_stays_in_every_script() -> None:
         assert visible(text) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown"),
     [
         ("a\x1b[31mb", r"a\u001b[31mb"),

@@ -5,18 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from horsies.core.models.sending import MOST_CHARS, carrier_to_json, trace_in, with_trace
 from horsies.core.models.tasks import RetryPolicy, TaskOptions
 from horsies.core.worker.in_hand import parse_options
+from tests.each import each
 
 CARRIER = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 TRACE = carrier_to_json(CARRIER)
 OPTIONS = TaskOptions(RetryPolicy.fixed([1], auto_retry_for=["FLAKY"]), 5_000).to_json()
 
 
-@pytest.mark.parametrize("options", [None, OPTIONS, "{}"])
+@each("options", [None, OPTIONS, "{}"])
 def test_a_context_goes_in_and_comes_out_and_the_options_are_as_before(options: str | None) -> None:
     stored = with_trace(options, TRACE)
     assert trace_in(stored) == TRACE
@@ -33,7 +32,7 @@ def test_no_context_changes_nothing() -> None:
     assert trace_in(OPTIONS) is None and trace_in(None) is None
 
 
-@pytest.mark.parametrize(
+@each(
     "stored",
     [
         '{"trace":1}',

@@ -16,6 +16,7 @@ from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
 from horsies.core.task_decorator import TaskFunction
 from horsies.core.types.twins import is_blocking, pause, run_sync
+from tests.each import each
 
 CLASSES = (
     Horsies,
@@ -109,7 +110,7 @@ def _twins() -> Iterator[tuple[type, str, str]]:
 TWINS = list(_twins())
 
 
-@pytest.mark.parametrize(("owner", "blocking", "awaiting"), TWINS)
+@each(("owner", "blocking", "awaiting"), TWINS)
 def test_every_public_method_that_awaits_has_a_twin_that_blocks(owner: type, blocking: str, awaiting: str) -> None:
     sync, async_ = getattr(owner, blocking), getattr(owner, awaiting)
     if inspect.isasyncgenfunction(async_):  # a loop over changes; it cannot be made of the other one

@@ -12,6 +12,7 @@ from horsies.core.hooks import Decision
 from horsies.core.recovery.decide import Action, SweepDecision, SweepDecisions, sweep_decisions
 from horsies.core.tasks.moves import InFlight
 from horsies.core.types.status import TaskStatus
+from tests.each import each
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -66,7 +67,7 @@ def test_r74_whoever_was_not_asked_about_any_more_waits() -> None:
     assert (ids(found.unasked), ids(found.skipped)) == (["1"], [])
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         {"sweep_threshold": timedelta(0)},

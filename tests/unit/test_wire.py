@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from horsies.core.child import wire
 from horsies.core.child.wire import Decoder, Done, Frame, Kind, Outbox, WireError
+from tests.each import each
 
 tokens = st.integers(0, 2**64 - 1)
 frames = st.tuples(st.sampled_from(Kind), tokens, st.lists(st.binary(max_size=200), max_size=20))
@@ -96,13 +97,13 @@ def test_garbage_is_refused(data: bytes) -> None:
         Decoder().feed(data)
 
 
-@pytest.mark.parametrize("parts", [[], [b"1"] * 6, [b"1"] * 8, [b"1", b"\xff", b"", b"", b"0", b"8" * 8, b"8" * 8]])
+@each("parts", [[], [b"1"] * 6, [b"1"] * 8, [b"1", b"\xff", b"", b"", b"0", b"8" * 8, b"8" * 8]])
 def test_an_unreadable_done_report_is_refused(parts: list[bytes]) -> None:
     with pytest.raises(WireError):
         wire.done_of(parts)
 
 
-@pytest.mark.parametrize("part", [b"", b"1234567", b"123456789"])
+@each("part", [b"", b"1234567", b"123456789"])
 def test_a_number_of_the_wrong_size_is_refused(part: bytes) -> None:
     with pytest.raises(WireError):
         wire.unsigned(part)

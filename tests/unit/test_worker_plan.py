@@ -26,6 +26,7 @@ from horsies.core.worker.config import (
     identify,
     usable_processors,
 )
+from tests.each import each
 
 QUEUES = [
     CustomQueueConfig(name="slow", priority=50),
@@ -74,7 +75,7 @@ def test_w04_defaults_of_a_worker() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay"])
+@each("name", ["heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay"])
 def test_w04_each_of_the_four_durations_turns_worker_recovery_on(name: str) -> None:
     given = timedelta(seconds=40) if name == "heartbeat_interval" else timedelta(minutes=20)
     effective = WorkerConfig(**{name: given}).recovery_for(WorkerRecoveryConfig())
@@ -89,7 +90,7 @@ def test_w04_without_an_object_of_its_own_a_worker_takes_the_apps_recovery() -> 
     assert WorkerConfig(worker_recovery=own).recovery_for(of_app) == own
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         {"processes": 0},
@@ -125,7 +126,7 @@ def test_w06_a_queue_that_the_app_does_not_have_is_refused_with_those_it_has() -
     assert "fast, slow, other" in (caught.value.help_text or "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "prefetch", "effective"),
     [({"processes": 3}, 0, 3), ({"processes": 3, "concurrency": 2}, 0, 6), ({"processes": 3}, 4, 7),
      ({"processes": 3, "max_claim_per_worker": 2}, 4, 2)],
@@ -162,7 +163,7 @@ def test_w07_the_line_behind_it_says_what_was_chosen_by_default() -> None:
     assert fixed.concurrency == fixed.limits.concurrency == 3 and fixed.limits.top_concurrency is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "processors"),
     [
         ("200000 100000", 2.0),

@@ -9,9 +9,10 @@ import pytest
 
 from horsies.core.worker.background import harmless
 from horsies.core.worker.startup import ConnectionShares, share_connections
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("keep", "most", "shares"),
     [
         (1, 1, ConnectionShares(database=1, bulk=0, care=0, patient=0, flows=0)),

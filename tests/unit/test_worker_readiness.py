@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from horsies.core.worker.health import LATE_S, Signs, problems
+from tests.each import each
 
 WELL = Signs(
     is_started=True,
@@ -24,7 +23,7 @@ def test_a_worker_that_does_its_work_is_ready() -> None:
     assert problems(WELL._replace(children_alive=3)) == {}, "one is being replaced, its successor is there already"
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "what"),
     [
         ({"is_started": False}, {"starting"}),

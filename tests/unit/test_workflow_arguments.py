@@ -13,6 +13,7 @@ from horsies.core.codec.arguments import ArgumentsCodec, read
 from horsies.core.codec.shapes import CodecError
 from horsies.core.models.codes import OutcomeCode
 from horsies.core.models.workflow.nodes import NodeKey
+from tests.each import each
 
 Number = TaskResult[int, TaskError]
 PLACE = {"workflow_id": "w", "task_index": 3, "task_name": "t"}
@@ -50,7 +51,7 @@ def test_f36_f37_a_stored_call_gives_context_and_meta_to_who_declares_them() -> 
     assert context.result_for(NodeKey("n")) == TaskResult(ok=5)
 
 
-@pytest.mark.parametrize("text", ['{"a": 1}', '{"a": 1, "workflow_ctx": null, "workflow_meta": null}'])
+@each("text", ['{"a": 1}', '{"a": 1, "workflow_ctx": null, "workflow_meta": null}'])
 def test_f36_f37_without_a_workflow_there_is_none(text: str) -> None:
     _, kwargs = codec(both).decode(None, text)
     assert kwargs["workflow_ctx"] is None and kwargs.get("workflow_meta") is None
@@ -62,8 +63,8 @@ def test_f37_what_a_task_declares_no_longer_is_dropped() -> None:
     assert codec(only_meta).decode(None, text) == ((), {"a": 1, "workflow_meta": WorkflowMeta("w", 3, "t")})
 
 
-@pytest.mark.parametrize("fn", [both, only_meta, neither])
-@pytest.mark.parametrize("name", ["workflow_ctx", "workflow_meta"])
+@each("fn", [both, only_meta, neither])
+@each("name", ["workflow_ctx", "workflow_meta"])
 def test_f36_f37_a_sender_can_give_neither(fn: Callable[..., Any], name: str) -> None:
     with pytest.raises(CodecError, match="filled in by the workflow engine"):
         codec(fn).encode((), {"a": 1, name: None})

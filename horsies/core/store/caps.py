@@ -4,7 +4,7 @@ A queue is counted from the first claim under a cap on. The triggers of the tabl
 them up, and `compare` sees to it that the count is right.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from time import monotonic
@@ -63,20 +63,21 @@ class Counting:
     """Begins to count queues, again and again with growing pauses, as long as somebody who has written a task keeps his
     transaction open: everybody else who writes one waits for each try. Folds now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._pause_s = 0.0
         self._at = 0.0
         self._unfolded = 0  # claims
 
     async def begin(self, conn: Connection, names: Sequence[str]) -> bool:
         """Whether they are counted now."""
-        if monotonic() < self._at:
+        if self._clock() < self._at:
             return False
         try:
             await start_counting(conn, names, PATIENCE_MS if self._pause_s else FIRST_PATIENCE_MS)
         except errors.LockNotAvailable:
             self._pause_s = min(LONGEST_PAUSE_S, 2 * self._pause_s or FIRST_PAUSE_S)
-            self._at = monotonic() + self._pause_s
+            self._at = self._clock() + self._pause_s
             return False
         self._pause_s = 0.0
         return True

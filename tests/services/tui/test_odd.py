@@ -18,6 +18,8 @@ from tests.hostile_support import obeyed
 from tests.odd_rows_support import drop_constraints
 from tests.services.tui.support import Viewer
 
+pytestmark = pytest.mark.slow("opens every odd row in the dashboard")
+
 Fill = Callable[[AsyncConnection[Any]], Awaitable[Any]]
 
 

@@ -78,22 +78,24 @@ async def test_m66_m91_every_screen_shows_something(board: Board, address: str) 
     assert len(page.text) > 50
 
 
-@each("address", ADDRESSES)
-async def test_m91_no_link_is_dead(board: Board, address: str) -> None:
+async def test_m91_no_link_is_dead(board: Board) -> None:
     """Every address that a page names is there; those of actions belong to routes of the API."""
-    page = await page_of(board, address)
-    dialogs = {
-        f"{attrs['hx-get']}?ids=t-pending" if "data-selection" in attrs else attrs["hx-get"] or ""
-        for _, attrs in page.elements
-        if "hx-get" in attrs
-    }
-    wanted = {*page.values("href"), *page.values("src"), *dialogs}
-    for href in sorted(one for one in wanted if one.startswith("/")):
-        answer = await board.get(href.partition("#")[0], headers=HTML)
-        assert answer.status_code in (200, 303), (address, href)
-    posts = set(page.values("hx-post"))
-    for path in posts:
-        assert (await board.get(path)).status_code == 405, (address, path)
+    named: dict[str, str] = {}
+    posts: dict[str, str] = {}
+    for address in ADDRESSES:
+        page = await page_of(board, address)
+        dialogs = {
+            f"{attrs['hx-get']}?ids=t-pending" if "data-selection" in attrs else attrs["hx-get"] or ""
+            for _, attrs in page.elements
+            if "hx-get" in attrs
+        }
+        wanted = {*page.values("href"), *page.values("src"), *dialogs}
+        named |= {one.partition("#")[0]: address for one in wanted if one.startswith("/")}
+        posts |= dict.fromkeys(page.values("hx-post"), address)
+    status = {href: (await board.get(href, headers=HTML)).status_code for href in sorted(named)}
+    assert {href: named[href] for href in named if status[href] not in (200, 303)} == {}
+    assert {path: on for path, on in posts.items() if (await board.get(path)).status_code != 405} == {}
+    assert len(named) > 50
 
 
 @each("address", ADDRESSES)

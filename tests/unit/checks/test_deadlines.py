@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from horsies import AppConfig, Horsies, RetryPolicy, TaskError, TaskResult, WorkflowDefinition, WorkflowSpec
 from horsies.core.checks import require_sound
 from horsies.core.checks.code import earliest_retries, late_retries
 from horsies.core.models.tasks import TaskOptions
+from tests.each import each
 from tests.unit.workflows.sample import URL
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,7 +35,7 @@ def spec_of(policy: RetryPolicy | None, until: datetime | None, **options: Any) 
     return app.workflow("w", [task.node(good_until=until)()], definition_key="deadlines")
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "times"),
     [
         (TaskOptions(), []),
@@ -52,7 +51,7 @@ def test_t77_t30_the_earliest_time_of_each_retry(options: TaskOptions, times: li
     assert earliest_retries(options) == times
 
 
-@pytest.mark.parametrize(
+@each(
     ("policy", "seconds", "said"),
     [
         (fixed(10, 20, 30), 5, "none of the 3 retries"),

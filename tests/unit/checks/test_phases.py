@@ -28,6 +28,7 @@ from horsies.cli.check import summary
 from horsies.cli.main import run
 from horsies.core.checks import require_sound
 from horsies.core.errors import CheckWarning, ValidationReport
+from tests.each import each
 from tests.unit.checks.examples import forgetting_modules
 
 NOWHERE = "postgresql://user:s3cr3t@127.0.0.1:9/d"
@@ -100,7 +101,7 @@ def test_m20_each_phase_comes_after_the_one_before(folder: Path) -> None:
     assert codes(app.check()) == ["HRS-217"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "code", "said"),
     [
         (schedule("unknown"), "HRS-300", "'unknown'"),

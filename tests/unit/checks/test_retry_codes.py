@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from horsies import AppConfig, Horsies, OutcomeCode, RetryPolicy, TaskError, TaskResult
 from horsies.core.checks.code import useless_retry_codes
 from horsies.core.errors import CheckWarning
+from tests.each import each
 from tests.unit.workflows.sample import URL
 
 
@@ -24,7 +23,7 @@ def said_of(app: Horsies, *codes: Any, name: str = "t", **options: Any) -> list[
     return list(useless_retry_codes(app.tasks.values()))
 
 
-@pytest.mark.parametrize(
+@each(
     ("codes", "options"),
     [
         (["UNHANDLED_EXCEPTION", "TASK_EXCEPTION", "WORKER_CRASHED"], {}),
@@ -36,7 +35,7 @@ def test_m20_t78_nothing_is_said_about_codes_that_may_come(codes: list[Any], opt
     assert said_of(an_app(), *codes, **options) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "why", "hint"),
     [
         ("BROKER_ERROR", "never retried", "of the built-in codes: TASK_EXCEPTION, TASK_TIMEOUT, "),

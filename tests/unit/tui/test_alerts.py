@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from horsies.core.models.monitoring.cluster import Alert, DatabaseFacts, QueueInfo, TaskCount
 from horsies.core.monitoring.alerts import capacity, judge
 from horsies.core.types.status import TaskStatus
+from tests.each import each
 from tests.tui_support import DEAD, WEB, a_dead_worker, a_queue, a_schedule, a_snapshot, a_worker
 
 BUSY = a_worker(tasks_running=9)
@@ -23,7 +22,7 @@ def test_m80_all_is_well() -> None:
     assert judge(a_snapshot(queues=(), workers=(), schedules=())) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("queue", "kind", "level"),
     [
         (a_queue(live_workers=0), "no worker", "bad"),

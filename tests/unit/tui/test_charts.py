@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from horsies.tui import charts
 from horsies.tui.lines import plain
+from tests.each import each
 from tests.tui_support import NOW, ago
 
 HOUR = timedelta(hours=1)
@@ -38,7 +37,7 @@ def test_m80_where_nothing_was_reported_a_chart_is_empty() -> None:
     assert charts.over_time([(NOW, None)], NOW, HOUR, 2) == [None, None], "a row without this value"
 
 
-@pytest.mark.parametrize(("height", "said"), [(1, "running"), (2, "running|4"), (3, "running|to 4|now 4")])
+@each(("height", "said"), [(1, "running"), (2, "running|4"), (3, "running|to 4|now 4")])
 def test_m80_a_chart_says_its_scale_and_its_newest_value(height: int, said: str) -> None:
     found = charts.chart("running", [1.0, 4.0], height=height, top=4)
     assert "|".join(plain(one)[: charts.LABEL].rstrip() for one in found) == said

@@ -13,21 +13,22 @@ from rich.cells import cell_len
 from horsies.cli.tables import Column
 from horsies.tui import lines
 from horsies.tui.lines import ListRow, Span, line, plain
+from tests.each import each
 from tests.hostile_support import LONG, SHORT, obeyed
 from tests.tui_support import NOW, a_queue, ago
 
 HOSTILE = ["[red]no markup[/red]", "[/]", "\\[", SHORT, LONG, "🏇🏽👨‍👩‍👧 疲れた", "a" * 10_000, ""]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each("text", HOSTILE)
 def test_m80_hostile_texts_are_shown_and_not_obeyed(text: str) -> None:
     assert obeyed(plain(line(text)), allowed="") == set()
     shown = plain(line(text))
     assert text.isprintable() is False or shown == text, "what is harmless stays as it is"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("width", [0, 1, 2, 5, 40])
+@each("text", HOSTILE)
+@each("width", [0, 1, 2, 5, 40])
 def test_m80_a_line_is_cut_to_its_width(text: str, width: int) -> None:
     found = lines.cut(line(text), width)
     assert lines.width_of(found) <= width

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from horsies.core.types.status import TaskStatus
 from horsies.tui.details import NodeView, RunView, TaskView, WorkerView
 from horsies.tui.lines import ListRow, plain
 from horsies.tui.tabs import Desk, TasksTab, WorkersTab
 from horsies.tui.views import FactsView, Room, Screenful, View
+from tests.each import each
 from tests.tui_support import DEAD, NOW, RUN, TASK, WEB, FixedSource, a_snapshot, a_still_clock
 
 ROOM = Room(100, 30)
@@ -58,7 +57,7 @@ async def test_m80_only_what_is_in_front_is_asked() -> None:
     assert {question[0] for question in person.source.asked} == {"runs", "history"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("tab", "said"),
     [(1, "75% utilization"), (2, "web-2"), (3, "(not claimed yet)"), (4, "order"), (5, "Dead workers")],
 )

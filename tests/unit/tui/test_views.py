@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from horsies.core.models.monitoring.tasks import Breakdown, TaskListPage
 from horsies.core.monitoring.alerts import Alert
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.tui import view_dashboard, view_edges, view_maintenance, view_tasks, view_workers, view_workflows
 from horsies.tui.lines import ListRow, plain, width_of
 from horsies.tui.view_dashboard import Trend
+from tests.each import each
 from tests.hostile_support import LONG, SHORT, obeyed
 from tests.tui_support import (
     DEAD,
@@ -45,7 +44,7 @@ def text_of(rows: list[ListRow]) -> str:
     return "\n".join(plain(row.line).rstrip() for row in rows)
 
 
-@pytest.mark.parametrize("width", [35, 60, 80, 200])
+@each("width", [35, 60, 80, 200])
 def test_m80_every_view_fits_into_any_width(width: int) -> None:
     breakdown = Breakdown("worker", (a_group(WEB, FAILED=3), a_group(None, PENDING=1)), 2, 4)
     page = TaskListPage((a_task(),), 1, 0, 100, next_cursor="x")

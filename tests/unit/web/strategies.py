@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from horsies.web.svg.folding import Edge, GraphNode
@@ -33,6 +38,9 @@ HOSTILE = (
     "style=color:red",
     "x" * 40 + "&" * 40,
 )
+
+
+few = settings(max_examples=25, deadline=None)  # a graph is dear to draw
 
 
 @st.composite
@@ -78,3 +86,21 @@ def random_dag(count: int, degree: int, window: int, seed: int = 1) -> tuple[lis
         for _ in range(dice.randint(0, degree))
     ]
     return nodes, edges
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many lines of Python it executes: what it costs, whatever else the machine does."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count

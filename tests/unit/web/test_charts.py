@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horsies.web.svg.charts import ChartSeries, ChartWindow, Sample, area_svg, bars_svg, lines_svg
+from tests.each import each
 from tests.unit.web.reading import by_class, description, read, texts
 from tests.unit.web.strategies import HOSTILE
 
@@ -46,7 +47,7 @@ def test_m91_a_single_value_can_be_seen() -> None:
     assert any(part.endswith("h3") for part in parts(area_svg(minutes(7), title="t", window=HOUR), "line"))
 
 
-@pytest.mark.parametrize("samples", [[], minutes(None, None), [(NOW - timedelta(days=9), 4.0)]])
+@each("samples", [[], minutes(None, None), [(NOW - timedelta(days=9), 4.0)]])
 def test_m91_an_empty_series_says_no_data(samples: list[Sample]) -> None:
     series = [ChartSeries("failed", "failed", samples)]
     for picture in (
@@ -127,7 +128,7 @@ def test_m91_any_samples_give_a_picture(one: list[Sample], other: list[Sample], 
     assert area_svg(one, title="t", window=window) == area_svg(one, title="t", window=window)
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+@each("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_m93_hostile_texts_stay_texts(hostile: str) -> None:
     series = [ChartSeries(hostile, hostile, minutes(1, 2, 3))]
     for picture in (

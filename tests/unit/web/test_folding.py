@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horsies.web.svg.folding import MOST_CELLS, Box, FoldedGraph, GraphNode, fold
 from horsies.web.svg.layers import levels_of, without_circles
-from tests.unit.web.strategies import a_node, graphs, random_dag
+from tests.each import each
+from tests.unit.web.strategies import a_node, few, graphs, random_dag, steps
 
 
 def box_of(graph: FoldedGraph, index: int) -> Box:
@@ -35,6 +35,7 @@ def a_map(elements: int, failed: tuple[int, ...] = ()) -> tuple[list[GraphNode],
     return nodes, [(0, 1), (1, 2)]
 
 
+@few
 @given(graphs(), st.integers(1, 14), st.integers(1, 60), st.integers(1, 60))
 def test_m91_every_node_is_in_exactly_one_box(
     graph: tuple[list[GraphNode], list[tuple[int, int]]], wide: int, boxes: int, edges: int
@@ -48,6 +49,7 @@ def test_m91_every_node_is_in_exactly_one_box(
     assert len({box.key for box in folded.boxes}) == len(folded.boxes)
 
 
+@few
 @given(graphs(), st.integers(1, 14), st.integers(1, 60))
 def test_m91_no_failure_is_hidden(graph: tuple[list[GraphNode], list[tuple[int, int]]], wide: int, boxes: int) -> None:
     nodes, pairs = graph
@@ -70,6 +72,7 @@ def test_m91_of_a_failed_map_the_first_failed_element_is_named() -> None:
     assert (box.failed, box.first_failed) == (3, 6)
 
 
+@few
 @given(graphs())
 def test_m91_edges_of_boxes_are_edges_of_their_nodes(graph: tuple[list[GraphNode], list[tuple[int, int]]]) -> None:
     folded = fold(*graph)
@@ -79,6 +82,7 @@ def test_m91_edges_of_boxes_are_edges_of_their_nodes(graph: tuple[list[GraphNode
     assert len(folded.edges) == len(meant)
 
 
+@few
 @given(graphs())
 def test_m91_folding_gives_the_same_boxes_for_the_same_rows(
     graph: tuple[list[GraphNode], list[tuple[int, int]]],
@@ -87,6 +91,7 @@ def test_m91_folding_gives_the_same_boxes_for_the_same_rows(
     assert fold(nodes, edges) == fold(list(nodes), list(reversed(edges)))
 
 
+@few
 @given(graphs(most=20), st.integers(1, 8))
 def test_m91_folding_makes_no_circles(graph: tuple[list[GraphNode], list[tuple[int, int]]], boxes: int) -> None:
     nodes = [replace(node, index=at, map_index=None) for at, node in enumerate(graph[0])]
@@ -107,7 +112,7 @@ def test_m91_siblings_become_one_box_that_counts() -> None:
     assert folded.failures() == ((17, "siblings-1"),)
 
 
-@pytest.mark.parametrize(("width", "boxes"), [(12, 14), (13, 3)])
+@each(("width", "boxes"), [(12, 14), (13, 3)])
 def test_m91_few_siblings_stay_apart(width: int, boxes: int) -> None:
     assert len(fold(*fan(width)).boxes) == boxes
 
@@ -167,14 +172,18 @@ def test_m91_parallel_chains_fold_by_level() -> None:
     assert {box.key for box in folded.boxes if box.kind == "level"} == {"level-1", "level-2"}
 
 
-@pytest.mark.parametrize(
-    ("degree", "window"), [(1, 10_000), (2, 40), (8, 10_000), (40, 300)], ids=["forest", "local", "wide", "dense"]
-)
-def test_m91_m95_ten_thousand_nodes_are_folded_soon(degree: int, window: int) -> None:
+@each(("degree", "window"), [(1, 2_000), (2, 40), (8, 2_000)])
+def test_m91_m95_the_work_of_folding_grows_with_the_graph(degree: int, window: int) -> None:
+    """Twice as many nodes are not four times the work."""
+    small, large = random_dag(1_000, degree, window), random_dag(2_000, degree, window)
+    assert steps(lambda: fold(*large)) < 3 * steps(lambda: fold(*small))
+
+
+@pytest.mark.slow("graphs of ten thousand nodes")
+@each(("degree", "window"), [(1, 10_000), (2, 40), (8, 10_000), (40, 300)])
+def test_m91_m95_ten_thousand_nodes_are_folded_into_a_few_hundred_boxes(degree: int, window: int) -> None:
     nodes, edges = random_dag(10_000, degree, window)
-    start = time.process_time()
     folded = fold(nodes, edges[:50_000])
-    assert time.process_time() - start < 3
     assert len(folded.boxes) <= 400
     assert len(folded.edges) <= 1_200
     assert sum(len(box.members) for box in folded.boxes) == 10_000
@@ -210,7 +219,7 @@ def test_m91_labels_say_what_members_have_in_common() -> None:
     assert fold(nodes, []).boxes[0].label == ""
 
 
-@settings(max_examples=20)
+@few
 @given(graphs(), st.sets(st.sampled_from(("map-1", "map-2", "siblings-0", "level-0", "level-1", "node-1", "x"))))
 def test_m91_any_keys_may_be_open(graph: tuple[list[GraphNode], list[tuple[int, int]]], opened: set[str]) -> None:
     for box in fold(*graph, opened=opened, wide=2, most_boxes=5).boxes:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from horsies.core.models.notes import TaskProgress
 from horsies.core.types import TaskStatus
 from horsies.web import format
+from tests.each import each
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "said"),
     [
         (None, "–"),
@@ -38,14 +37,12 @@ def test_m91_a_time_is_in_utc_whatever_zone_it_has() -> None:
     assert (format.moment(None), format.iso(None), format.ago(None, NOW)) == ("–", "", "–")
 
 
-@pytest.mark.parametrize(
-    ("before", "said"), [(0.2, "now"), (90, "1 min 30 s ago"), (-90, "in 1 min 30 s"), (86_400, "1 d ago")]
-)
+@each(("before", "said"), [(0.2, "now"), (90, "1 min 30 s ago"), (-90, "in 1 min 30 s"), (86_400, "1 d ago")])
 def test_m91_an_age_says_past_and_future(before: float, said: str) -> None:
     assert format.ago(NOW - timedelta(seconds=before), NOW) == said
 
 
-@pytest.mark.parametrize(
+@each(
     ("number", "is_exact", "said"),
     [(12_345, True, "12,345"), (10_000, False, "10,000+"), (1_234_567, False, "~1,200,000"), (None, True, "–")],
 )
@@ -53,7 +50,7 @@ def test_m95_a_bounded_count_says_so(number: int | None, is_exact: bool, said: s
     assert format.count(number, is_exact) == said
 
 
-@pytest.mark.parametrize("hostile", ["\x1b[31mred", "a\u202eb", "\x00", "\ud800", "line\nline", "\u200bx"])
+@each("hostile", ["\x1b[31mred", "a\u202eb", "\x00", "\ud800", "line\nline", "\u200bx"])
 def test_m93_what_would_be_obeyed_is_shown(hostile: str) -> None:
     assert all(letter.isprintable() for letter in format.cell(hostile))
     format.cell(hostile).encode()
@@ -65,7 +62,7 @@ def test_m93_a_long_text_is_cut_and_says_so() -> None:
     assert format.lines("x" * 10**6).endswith(f"… and {10**6 - format.LONGEST_TEXT:,} more characters")
 
 
-@pytest.mark.parametrize("hostile", ['"><script>', "a b", "ÄÖ", "x" * 500, TaskStatus.FAILED, ""])
+@each("hostile", ['"><script>', "a b", "ÄÖ", "x" * 500, TaskStatus.FAILED, ""])
 def test_m93_a_state_becomes_one_harmless_class(hostile: object) -> None:
     made = format.word(hostile)
     assert len(made) <= 40 and all(letter.isalnum() or letter == "-" for letter in made)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
-
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horsies.web.svg.folding import GraphNode, fold
 from horsies.web.svg.graph import GraphLinks, graph_svg, legend_svg
 from horsies.web.svg.layout import lay_out
 from horsies.web.svg.states import URGENCY
+from tests.each import each
 from tests.unit.web.reading import SVG, by_class, by_id, description, links, read, texts
-from tests.unit.web.strategies import HOSTILE, a_node, graphs, random_dag
+from tests.unit.web.strategies import HOSTILE, a_node, few, graphs, random_dag
 
 LINKS = GraphLinks(
     node=lambda index: f"nodes/{index}", unfold=lambda key: f"?open={key}#{key}", refold=lambda key: f"#{key}"
@@ -103,7 +101,7 @@ def test_m91_a_circle_is_drawn_and_marked() -> None:
     assert len(by_class(root, "edge-back")) == 1
 
 
-@settings(deadline=None)
+@few
 @given(graphs(), st.sets(st.sampled_from(("map-1", "siblings-0", "level-0"))))
 def test_m91_any_rows_give_a_picture_and_always_the_same(
     graph: tuple[list[GraphNode], list[tuple[int, int]]], opened: set[str]
@@ -114,7 +112,7 @@ def test_m91_any_rows_give_a_picture_and_always_the_same(
     assert picture == graph_svg(layout, title="t", links=LINKS)
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+@each("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_m93_hostile_texts_stay_texts(hostile: str) -> None:
     nodes = [
         GraphNode(0, hostile, "FAILED", hostile, "MAP", note=hostile),
@@ -135,7 +133,7 @@ def test_m93_any_text_is_kept_or_made_visible(label: str) -> None:
     assert by_id(root, "node-0")[0].tag == f"{SVG}a"
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "javascript:alert(1)",
@@ -162,18 +160,16 @@ def test_m93_only_relative_addresses_become_links(url: str | None) -> None:
         assert links(root) == []
 
 
-@pytest.mark.parametrize("url", ["nodes/17", "../17?open=map-3,map-4&live=1#node-2", "/horsies/x%20y", "?a=b:c", "#x"])
+@each("url", ["nodes/17", "../17?open=map-3,map-4&live=1#node-2", "/horsies/x%20y", "?a=b:c", "#x"])
 def test_m91_relative_addresses_become_links(url: str) -> None:
     root = read(graph_svg(lay_out(fold([a_node(0)], [])), title="t", links=GraphLinks(node=lambda _: url)))
     assert links(root) == [url]
 
 
-def test_m91_m95_a_large_graph_becomes_a_bounded_picture_soon() -> None:
-    nodes, edges = random_dag(10_000, 4, 300)
+def test_m91_m95_a_large_graph_becomes_a_bounded_picture() -> None:
+    nodes, edges = random_dag(2_000, 4, 300)
     layout = lay_out(fold(nodes, edges))
-    start = time.process_time()
     picture = graph_svg(layout, title="t", links=LINKS)
-    assert time.process_time() - start < 1
     assert len(picture) < 1_500_000
     read(picture)
 

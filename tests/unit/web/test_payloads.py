@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horsies.web import payloads
 from horsies.web.payloads import PayloadNode, tree, tree_of
+from tests.each import each
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=50),
@@ -53,7 +53,7 @@ def test_m91_no_payload_is_none_and_what_is_no_json_is_shown_as_it_is() -> None:
     assert made == PayloadNode("raw", None, "not json <script>", 17)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         json.dumps(list(range(100_000))),
@@ -74,7 +74,7 @@ def test_m93_whatever_a_row_contains_the_tree_is_bounded_and_says_what_is_missin
     assert any(node.more for node in nodes) or len(text) == 5_000
 
 
-@pytest.mark.parametrize("hostile", ["\x1b[31m", "\u202e", "\x00", "\ud800"])
+@each("hostile", ["\x1b[31m", "\u202e", "\x00", "\ud800"])
 def test_m93_control_characters_are_visible_in_keys_and_texts(hostile: str) -> None:
     made = tree_of({hostile: hostile})
     [leaf] = leaves(made)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from horsies.web.pages.queue_choice import QueueChoice, options_of, warning_of
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("choice", "words"),
     [
         (QueueChoice("q", 0, 0), "no live worker serves it"),

@@ -16,6 +16,7 @@ from horsies.web.login import MOST_ADDRESSES, PER_MINUTE, LoginAttempts, safe_ne
 from horsies.web.policies import actor_of
 from horsies.web.security import Guard, host_name, is_allowed_host, is_same_origin
 from horsies.web.server import addresses_of, are_loopback
+from tests.each import each
 from tests.web_support import raw, scope_of
 
 URL = "postgresql://nobody@localhost:1/none"
@@ -25,7 +26,7 @@ def headers(*pairs: tuple[str, str]) -> Headers:
     return Headers(raw=[(name.lower().encode(), value.encode("latin-1")) for name, value in pairs])
 
 
-@pytest.mark.parametrize(
+@each(
     ("header", "name"),
     [
         ("localhost", "localhost"),
@@ -61,7 +62,7 @@ def test_m93_a_request_has_one_host_and_it_is_a_known_one() -> None:
     assert is_allowed_host(headers(("Host", "anything at all")), None), "an outer application checks it"
 
 
-@pytest.mark.parametrize(
+@each(
     ("origin", "host", "is_same"),
     [
         ("http://localhost:8600", "localhost:8600", True),
@@ -153,7 +154,7 @@ async def test_m62_the_policies() -> None:
         assert actor_of(policy, nobody) == "anonymous"
 
 
-@pytest.mark.parametrize(
+@each(
     ("pairs", "is_known"),
     [
         ([("X-User", "ada")], True),
@@ -174,7 +175,7 @@ async def test_m62_a_trusted_header_names_exactly_one_user(pairs: list[tuple[str
     assert policy.actor(request) == ("ada" if is_known else "anonymous")
 
 
-@pytest.mark.parametrize("policy", [None, AllowAll, object(), "none"])
+@each("policy", [None, AllowAll, object(), "none"])
 def test_m60_a_policy_must_be_given_and_be_one(policy: Any) -> None:
     with pytest.raises(ConfigurationError):
         create_monitoring_app(URL, auth_policy=policy)
@@ -224,7 +225,7 @@ def test_m93_a_place_of_our_own() -> None:
         assert safe_next(place) == "/"
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "is_private"),
     [("127.0.0.1", True), ("127.8.9.1", True), ("::1", True), ("0.0.0.0", False), ("192.0.2.1", False), ("::", False)],
 )
@@ -232,7 +233,7 @@ def test_m61_only_loopback_is_private(host: str, is_private: bool) -> None:
     assert are_loopback(addresses_of(host)) is is_private
 
 
-@pytest.mark.parametrize("host", ["no such host", "x" * 300, "999.1.1.1"])
+@each("host", ["no such host", "x" * 300, "999.1.1.1"])
 def test_m60_a_host_that_does_not_exist_is_an_error(host: str) -> None:
     with pytest.raises(ConfigurationError):
         addresses_of(host)

@@ -14,9 +14,10 @@ from uvicorn.server import ServerState
 
 from horsies.web import server
 from horsies.web.server import addresses_of, listen, url_of
+from tests.each import each
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@each("host", ["127.0.0.1", "localhost"])
 def test_m60_a_socket_says_that_it_is_of_tcp(host: str) -> None:
     """Only then does asyncio switch Nagle's algorithm off; otherwise every answer waits 40 ms for its second part."""
     sockets = listen(host, addresses_of(host), 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ import horsies.web.svg
 from horsies.web.svg import scales
 from horsies.web.svg.markup import Svg, attribute, clean, fit, number, tag, text, text_width
 from horsies.web.svg.states import URGENCY, status_class
+from tests.each import each
 
 CSS = (Path(horsies.web.svg.__file__).parents[1] / "static" / "svg.css").read_text(encoding="utf-8")
 COLOUR = re.compile(r"--svg-([\w-]+): (#[0-9a-f]{6});")
@@ -31,8 +31,8 @@ def contrast(one: str, other: str) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-@pytest.mark.parametrize(
+@each("theme", [LIGHT, DARK], ids=["light", "dark"])
+@each(
     ("ink", "paper"),
     [
         ("ink", "paper"),
@@ -51,8 +51,8 @@ def test_m92_texts_can_be_read(theme: dict[str, str], ink: str, paper: str) -> N
     assert contrast(theme[ink], theme[paper]) >= 4.5
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-@pytest.mark.parametrize("state", [*STATES, "line"])
+@each("theme", [LIGHT, DARK], ids=["light", "dark"])
+@each("state", [*STATES, "line"])
 def test_m92_marks_can_be_seen(theme: dict[str, str], state: str) -> None:
     assert contrast(theme[state], theme["paper"]) >= 3
     if state != "line":
@@ -81,9 +81,7 @@ def test_m93_a_template_takes_markup_as_it_is_and_texts_as_texts() -> None:
     assert not isinstance(part + "<b>", Svg), "what is put together elsewhere is escaped again"
 
 
-@pytest.mark.parametrize(
-    ("value", "written"), [(1.0, "1"), (-0.04, "0"), (1.26, "1.3"), (float("nan"), "0"), (float("-inf"), "0")]
-)
+@each(("value", "written"), [(1.0, "1"), (-0.04, "0"), (1.26, "1.3"), (float("nan"), "0"), (float("-inf"), "0")])
 def test_m91_numbers_are_short(value: float, written: str) -> None:
     assert number(value) == written
     assert attribute(value) == written

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, W
 from horsies.web.svg.folding import graph_of
 from horsies.web.svg.scales import elapsed, human, human_seconds, ticks, top_of
 from horsies.web.svg.timeline import TimelineRow, TimelineSpan, rows_of_run, rows_of_task, timeline_svg
+from tests.each import each
 from tests.unit.web.reading import by_class, description, links, read, texts
 from tests.unit.web.strategies import HOSTILE
 
@@ -193,9 +193,7 @@ def test_m91_rows_are_bounded_and_the_rest_is_counted() -> None:
     assert "490 more not shown" in texts(last)
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"), [([], "no data"), ([TimelineRow("x", (), "PENDING")], "nothing has started")]
-)
+@each(("rows", "said"), [([], "no data"), ([TimelineRow("x", (), "PENDING")], "nothing has started")])
 def test_m91_nothing_is_said_so(rows: list[TimelineRow], said: str) -> None:
     assert texts(read(timeline_svg(rows, title="t", now=NOW))) == [said]
 
@@ -221,7 +219,7 @@ def test_m91_any_times_give_a_picture(some: list[TimelineRow], now: datetime) ->
         assert float(span.get("x", "0")) + float(span.get("width", "0")) <= 960
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+@each("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_m93_hostile_texts_stay_texts(hostile: str) -> None:
     some = [a_row(-10, -5, hostile, label=hostile, note=hostile, href=hostile), a_row(-5, None, "FAILED", note=hostile)]
     picture = timeline_svg(some, title=hostile or "t", now=NOW)
@@ -229,7 +227,7 @@ def test_m93_hostile_texts_stay_texts(hostile: str) -> None:
     assert len(picture) < 50_000
 
 
-@pytest.mark.parametrize(
+@each(
     ("span", "labels"),
     [
         (0.004, ["0 s", "0.5 ms", "1 ms", "1.5 ms", "2 ms", "2.5 ms", "3 ms", "3.5 ms", "4 ms"]),
@@ -253,7 +251,7 @@ def test_m91_ticks_are_few_and_within(span: float) -> None:
     assert len({elapsed(tick) for tick in found}) == len(found) or span < 1e-5
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "unit", "words"),
     [
         (0, "count", "0"),

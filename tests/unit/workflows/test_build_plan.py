@@ -21,6 +21,7 @@ from horsies import (
 )
 from horsies.core.models.workflow.plan import plan_from_json, plan_to_json
 from horsies.core.models.workflow.registry import MAX_DEPTH, BuildFailed, BuildRequest, LocalBuilder, build_plan
+from tests.each import each
 from tests.unit.workflows.sample import APP, number, words, workflow
 
 CALLS: list[dict[str, Any]] = []
@@ -96,7 +97,7 @@ async def test_f60_the_loop_goes_on_meanwhile() -> None:
     assert len(plan.nodes) == 4 and CALLS[0]["thread"] != threading.get_ident()
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "kwargs", "text"),
     [
         ("children.unknown", None, "no workflow definition with the key 'children.unknown'"),

@@ -25,6 +25,7 @@ from horsies import (
     WorkflowStatus,
 )
 from horsies.core.tasks import execute
+from tests.each import each
 from tests.unit.workflows.sample import APP, number, see, take, where, words, workflow
 
 
@@ -129,7 +130,7 @@ def test_f62_the_error_of_a_child_reaches_a_parameter() -> None:
     assert type(kwargs["a"].err) is SubWorkflowError and kwargs["a"].err.sub_workflow_id == "c"
 
 
-@pytest.mark.parametrize(
+@each(
     ("stored", "code"),
     [
         ({"ok": "text"}, ContractCode.PYDANTIC_HYDRATION_ERROR),

@@ -23,6 +23,7 @@ from horsies import (
     from_node,
 )
 from horsies.core.models.workflow import registry
+from tests.each import each
 from tests.unit.workflows.sample import APP, codes_of, maybe, number, take, words, workflow
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def test_f04_definitions_inherit_nodes() -> None:
     assert Derived.declared_type() is int
 
 
-@pytest.mark.parametrize(
+@each(
     ("declared", "output", "accepted"),
     [
         (int, "a", True),

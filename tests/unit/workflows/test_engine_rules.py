@@ -16,6 +16,7 @@ from horsies.core.workflows import finish
 from horsies.core.workflows.finish import NodeEnd, conclude, deciding, end_of_map
 from horsies.core.workflows.inputs import arguments, elements, expand, ok_text
 from horsies.core.workflows.settle import Readiness, Settling, readiness
+from tests.each import each
 
 PENDING, READY, RUNNING = WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY, WorkflowTaskStatus.RUNNING
 COMPLETED, FAILED, SKIPPED = WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.FAILED, WorkflowTaskStatus.SKIPPED
@@ -23,7 +24,7 @@ OK, BAD = '{"ok":1}', '{"err":{"error_code":"BAD","message":"no"}}'
 T0 = datetime(2100, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each(
     ("join", "min_success", "allow", "counts", "expected"),
     [
         ("all", None, False, (0, 0, 0, 0), Readiness.READY),
@@ -195,13 +196,13 @@ def test_f33_f34_f35_values_of_others_and_none_of_those_that_have_none() -> None
     assert '{"a": [1.10, "}"]}' in text and "[1.10,[2],null]" in text, "the texts are those of the results"
 
 
-@pytest.mark.parametrize("result", [BAD, "5", '{"ok":1,"x":2}', '{"no":1}', '{"ok":}', '{"ok":1', "nonsense", ""])
+@each("result", [BAD, "5", '{"ok":1,"x":2}', '{"no":1}', '{"ok":}', '{"ok":1', "nonsense", ""])
 def test_f33_a_value_is_cut_out_of_nothing_but_a_result(result: str) -> None:
     with pytest.raises(InputError):
         ok_text(result)
 
 
-@pytest.mark.parametrize("entry", ["0", None, {"takes": "value"}, {"node": [0], "takes": "value"}, [0]])
+@each("entry", ["0", None, {"takes": "value"}, {"node": [0], "takes": "value"}, [0]])
 def test_f33_f72_an_input_that_names_no_node_is_refused(entry: Any) -> None:
     with pytest.raises(InputError, match="does not exist"):
         arguments(payload(args_from={"p": entry}), {0: source(0, COMPLETED, OK)})
@@ -219,7 +220,7 @@ def test_f36_the_context_holds_what_has_ended() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("result", "expected"),
     [
         ('{"ok":[]}', []),
@@ -231,7 +232,7 @@ def test_f95_the_members_of_a_list_are_taken_as_they_stand(result: str, expected
     assert elements(source(0, COMPLETED, result)) == expected
 
 
-@pytest.mark.parametrize("result", ['{"ok":{"a":[1]}}', '{"ok":"[1]"}', BAD, "[1]", "nonsense"])
+@each("result", ['{"ok":{"a":[1]}}', '{"ok":"[1]"}', BAD, "[1]", "nonsense"])
 def test_f95_what_is_no_list_is_refused(result: str) -> None:
     with pytest.raises(InputError):
         elements(source(0, COMPLETED, result))

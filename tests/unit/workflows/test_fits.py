@@ -6,11 +6,11 @@ import collections.abc
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NewType, Optional, TypedDict, Union
 
-import pytest
 from pydantic import BaseModel
 
 from horsies import TaskError, TaskResult
 from horsies.core.models.workflow.input_checks import element_of, fits, results_in, shown
+from tests.each import each
 
 UserId = NewType("UserId", int)
 
@@ -32,7 +32,7 @@ class Shape(TypedDict):
     sides: int
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "target", "expected"),
     [
         (int, int, True),
@@ -80,7 +80,7 @@ def test_f33_fits(source: Any, target: Any, expected: bool) -> None:
     assert fits(source, target) is expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("annotation", "expected"),
     [
         (TaskResult[int, TaskError], [int]),
@@ -97,7 +97,7 @@ def test_f33_results_in(annotation: Any, expected: list[Any]) -> None:
     assert results_in(annotation) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("annotation", "expected"),
     [
         (list[int], (int,)),

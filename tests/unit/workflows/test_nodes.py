@@ -21,6 +21,7 @@ from horsies import (
     slugify,
 )
 from horsies.core.task_decorator import NodeFactory
+from tests.each import each
 from tests.unit.workflows.sample import APP, anything, codes_of, maybe, number, numbers, take, words, workflow
 
 LATER = datetime(2999, 1, 1, tzinfo=UTC)
@@ -91,12 +92,12 @@ def test_f10_an_automatic_id_is_never_too_long() -> None:
     assert len(node_id) == 128 and node_id.endswith("x:1")
 
 
-@pytest.mark.parametrize("node_id", ["a b", "", "x" * 129, "ü", "a[0]", "a\n", 5])
+@each("node_id", ["a b", "", "x" * 129, "ü", "a[0]", "a\n", 5])
 def test_f10_ids_that_are_refused(node_id: Any) -> None:
     assert codes_of(lambda: workflow(number.node(node_id=node_id)())) == ["HRS-003"]
 
 
-@pytest.mark.parametrize("node_id", ["a", "A-Z_0:9.x", "x" * 128])
+@each("node_id", ["a", "A-Z_0:9.x", "x" * 128])
 def test_f10_ids_that_are_accepted(node_id: str) -> None:
     assert workflow(number.node(node_id=node_id)()).tasks[0].node_id == node_id
 
@@ -141,7 +142,7 @@ def test_f11_from_node_adds_an_edge() -> None:
         take.node(args_from={"a": one})(a=from_node(two))
 
 
-@pytest.mark.parametrize("other", [number, 5, None, "a", NodeKey("a"), TaskResult(ok=1)])
+@each("other", [number, 5, None, "a", NodeKey("a"), TaskResult(ok=1)])
 def test_f11_from_node_takes_nodes_only(other: Any) -> None:
     with pytest.raises(WorkflowValidationError) as raised:
         from_node(other)

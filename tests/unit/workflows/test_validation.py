@@ -29,6 +29,7 @@ from horsies import (
 )
 from horsies.core.errors import MultipleWorkflowErrors
 from horsies.core.models.workflow.input_checks import form_of
+from tests.each import each
 from tests.unit.workflows.sample import (
     APP,
     URL,
@@ -71,7 +72,7 @@ def cycle() -> list[Any]:
     return [a, b, c]
 
 
-@pytest.mark.parametrize("name", ["", "  ", None, "x" * 256, "a\0b", 5])
+@each("name", ["", "  ", None, "x" * 256, "a\0b", 5])
 def test_f90_hrs_001_no_name(name: Any) -> None:
     assert codes_of(lambda: APP.workflow(name, [number.node()()], definition_key="k")) == ["HRS-001"]
 
@@ -118,12 +119,12 @@ def test_f36_f90_hrs_009_and_hrs_010_the_context() -> None:
     workflow(a, see.node(workflow_ctx_from=[a], waits_for=[a])())
 
 
-@pytest.mark.parametrize("output", [number.node()(), "b", NodeKey("b"), 5])
+@each("output", [number.node()(), "b", NodeKey("b"), 5])
 def test_f90_hrs_011_an_output_that_is_not_there(output: Any) -> None:
     assert codes_of(lambda: workflow(number.node(node_id="a")(), output=output)) == ["HRS-011"]
 
 
-@pytest.mark.parametrize(
+@each(
     "policy",
     [
         SuccessPolicy(cases=[]),
@@ -140,7 +141,7 @@ def test_f42_f90_hrs_012_policies(policy: Any) -> None:
     assert codes_of(lambda: workflow(number.node(node_id="a")(), success_policy=policy)) == ["HRS-012"]
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"join": "some"},
@@ -163,7 +164,7 @@ def test_f31_a_quorum_of_nothing() -> None:
     assert codes_of(lambda: workflow(words.node(join="quorum", min_success=1)())) == ["HRS-013"]
 
 
-@pytest.mark.parametrize("options", [{"join": "any"}, {"join": "quorum", "min_success": 1}])
+@each("options", [{"join": "any"}, {"join": "quorum", "min_success": 1}])
 def test_f35_hrs_013_a_source_that_may_not_be_there_needs_a_default(options: dict[str, Any]) -> None:
     a, b = number.node()(), number.node()()
     assert codes_of(lambda: workflow(a, b, take.node(waits_for=[b], **options)(a=from_node(a)))) == ["HRS-013"]
@@ -175,12 +176,12 @@ def test_f90_hrs_014_queues() -> None:
     assert codes_of(lambda: OTHER.workflow("w", [foreign.node(queue="fast")()], definition_key="k")) == ["HRS-014"]
 
 
-@pytest.mark.parametrize("priority", [0, 101, -1, True, "1", 1.0])
+@each("priority", [0, 101, -1, True, "1", 1.0])
 def test_f90_hrs_015_priorities(priority: Any) -> None:
     assert codes_of(lambda: workflow(number.node(priority=priority)())) == ["HRS-015"]
 
 
-@pytest.mark.parametrize("key", [None, "", " ", 5, "x" * 256])
+@each("key", [None, "", " ", 5, "x" * 256])
 def test_f06_f90_hrs_016_no_definition_key(key: Any) -> None:
     assert codes_of(lambda: workflow(number.node()(), definition_key=key)) == ["HRS-016"]
 
@@ -209,7 +210,7 @@ def test_f12_f90_hrs_021_given_twice() -> None:
     assert codes_of(lambda: workflow(a, node)) == ["HRS-021"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("annotation", "source", "accepted"),
     [
         (TaskResult[int, TaskError], number, True),
@@ -251,7 +252,7 @@ def test_f33_f90_hrs_024_types_of_sources(annotation: Any, source: Any, accepted
 Int = TaskResult[int, TaskError]
 
 
-@pytest.mark.parametrize(
+@each(
     ("annotation", "form"),
     [
         (Int, "result"),
@@ -269,7 +270,7 @@ def test_f33_a_parameter_takes_the_whole_result_if_it_accepts_it_and_else_the_va
     assert form_of(annotation, number.node()()) == form
 
 
-@pytest.mark.parametrize(
+@each(
     ("annotation", "form"),
     [
         (TaskResult[list[Int], TaskError], "result"),
@@ -315,7 +316,7 @@ def test_f33_f90_hrs_024_values_of_a_map_whose_elements_may_fail() -> None:
     assert options is not None and options.takes_values
 
 
-@pytest.mark.parametrize("join", ["any", "quorum"])
+@each("join", ["any", "quorum"])
 def test_f34_f35_f90_hrs_013_a_value_that_may_be_missing_needs_a_default(join: Any) -> None:
     a = number.node()()
     more = {"min_success": 1} if join == "quorum" else {}
@@ -337,7 +338,7 @@ def test_f12_f90_hrs_026_parameters_that_only_go_by_position() -> None:
     assert codes_of(lambda: workflow(placed.node()())) == ["HRS-026"]  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("value", ["1", math.nan, object(), None, 1.5])
+@each("value", ["1", math.nan, object(), None, 1.5])
 def test_f90_hrs_031_values_that_cannot_be_written(value: Any) -> None:
     assert codes_of(lambda: workflow(TaskNode(number, {"x": value}))) == ["HRS-031"]
 
@@ -349,7 +350,7 @@ def test_f90_hrs_031_a_result_inside_of_an_argument() -> None:
     assert raised.value.code == "HRS-031" and "by itself" in str(raised.value.help_text)
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"good_until": datetime(2999, 1, 1)},
@@ -369,7 +370,7 @@ def test_f08_what_is_no_task_of_the_app() -> None:
     assert codes_of(lambda: WorkflowSpec("w", [TaskNode(plain)], definition_key="k")) == ["HRS-300"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "code"),
     [
         (lambda source: number.map_node(over=from_node(source), param="y")(), "HRS-019"),
