@@ -33,11 +33,11 @@ def test_warm_and_cold_say_and_return_the_same(
 def test_it_gets_its_own_directory_and_variables_and_its_end_is_known(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import os, sys, time\n"
-        "print(os.getcwd(), os.environ['COLOUR'], 'HOME' in os.environ, os.getpid() == os.getsid(0), flush=True)\n"
+        "print(os.getcwd(), os.environ['COLOR'], 'HOME' in os.environ, os.getpid() == os.getsid(0), flush=True)\n"
         "time.sleep(600)\n"
     )
     process = warm_start.start(
-        ("check", "mine"), cwd=tmp_path, env={"COLOUR": "bay", **_of_the_interpreter()}, stdout=subprocess.PIPE
+        ("check", "mine"), cwd=tmp_path, env={"COLOR": "bay", **_of_the_interpreter()}, stdout=subprocess.PIPE
     )
     with process:
         assert process.stdout is not None
