@@ -28,7 +28,7 @@ from tests.factories import (
 )
 from tests.odd_rows_support import drop_constraints, plant, planted
 
-pytestmark = pytest.mark.slow("every odd value in every column, for every command")
+pytestmark = [pytest.mark.slow("every odd value in every column, for every command"), pytest.mark.timeout(900)]
 
 Db = AsyncConnection[Any]
 RUNNING = TaskStatus.RUNNING

@@ -122,6 +122,7 @@ TABLES = ("workflows", "workflow_tasks", "task_attempts", "workers", "heartbeats
 
 
 @pytest.mark.slow("every odd value in every column of every table")
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("is_constrained", [False, True], ids=["no constraints", "constraints not valid"])
 @pytest.mark.parametrize("table", TABLES)
 async def test_l19a_no_value_in_any_row_holds_up_another(

@@ -26,6 +26,7 @@ async def db(db: Db) -> Db:
 
 
 @pytest.mark.slow("every odd value in every column, one at a time")
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("is_constrained", [False, True], ids=["no constraints", "constraints not valid"])
 @pytest.mark.parametrize("status", [PENDING, CLAIMED, RUNNING])
 async def test_l19a_no_value_in_a_task_holds_up_another(

@@ -25,7 +25,7 @@ from tests.odd_rows_support import Planted, drop_constraints, plant, planted
 from tests.recovery_support import LONG_AGO, hasty
 from tests.services.passes import Worker
 
-pytestmark = pytest.mark.slow("workflows with values that no constraint would let in")
+pytestmark = [pytest.mark.slow("workflows with values that no constraint would let in"), pytest.mark.timeout(900)]
 
 COMPLETED = TaskStatus.COMPLETED
 LARGEST = "1000000000"  # still within

@@ -18,7 +18,7 @@ from tests.hostile_support import obeyed
 from tests.odd_rows_support import drop_constraints
 from tests.services.tui.support import Viewer
 
-pytestmark = pytest.mark.slow("opens every odd row in the dashboard")
+pytestmark = [pytest.mark.slow("opens every odd row in the dashboard"), pytest.mark.timeout(900)]
 
 Fill = Callable[[AsyncConnection[Any]], Awaitable[Any]]
 
