@@ -12,7 +12,7 @@ SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 
 def pythons() -> dict[str, str]:
     """The series that are found on the path or of pyenv, oldest first, each with its interpreter."""
-    found = {"%d.%d" % sys.version_info[:2]: sys.executable}
+    found = {".".join(map(str, sys.version_info[:2])): sys.executable}
     home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     for series in SUPPORTED:
         pyenv = sorted(home.glob(f"versions/{series}.*/bin/python{series}"))
