@@ -30,8 +30,8 @@ from benchmarks.figures import GROUPS, USUAL, Bench
 from benchmarks.report import Report, facts, replaced
 from benchmarks.scale import page, parts
 from benchmarks.selection import chosen, parts_of_scale, whole_scale
+from benchmarks.starting import ROOT, compile_all
 
-ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "benchmarks" / "out"
 DOCS = ROOT / "docs"
 BUSY = 0.5
@@ -48,6 +48,7 @@ def main() -> int:
     if options.against is not None:
         return compare(options, words)
     begun = time.monotonic()
+    compile_all(sys.executable, ROOT)
     with server.running(settings) as on:
         report = Report(machine(), on.facts() | settings)
         words.print(f"{facts(report.machine)}\nPostgreSQL {facts(report.server)}", highlight=False, soft_wrap=True)

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.report import Row, shown
-from benchmarks.starting import ROOT, Failed, python_of
+from benchmarks.starting import ROOT, Failed, compile_all, python_of
 
 USUAL = ("startup", "drain", "latency", "send")
 FROM_OUTSIDE = "startup"
@@ -68,7 +68,8 @@ def compared(rounds: Sequence[tuple[Sequence[Row], Sequence[Row]]]) -> list[Comp
 
 def run(other: Path, only: Sequence[str], rounds: int, options: Sequence[str], console: Console) -> list[Compared]:
     """Measure figure by figure and return what can be compared. `options` are those of both benchmarks."""
-    python_of(other)
+    for root in (other, ROOT):
+        compile_all(str(python_of(root)), root)  # the memory of a process that compiles is larger too
     found: list[Compared] = []
     for name in only:
         pairs: list[tuple[Sequence[Row], Sequence[Row]]] = []

@@ -29,7 +29,19 @@ import psycopg
 
 from benchmarks.report import Bar, Report
 from benchmarks.server import Server
-from benchmarks.starting import ROOT, Failed, Memory, Process, finished, memory, python_of, until, watched
+from benchmarks.starting import (
+    ROOT,
+    Failed,
+    Memory,
+    Process,
+    Start,
+    compile_all,
+    finished,
+    memory,
+    python_of,
+    until,
+    watched,
+)
 
 DATABASE = "startup"
 TASKS = 200  # before the memory of a worker is measured
@@ -74,11 +86,11 @@ class Checkout:
     def __init__(self, root: Path, home: Path, server: Server) -> None:
         self.root = root
         self.python = str(python_of(root))
+        compile_all(self.python, root)
         self.home = home
         url = urlunsplit(urlsplit(server.url)._replace(path=f"/{DATABASE}"))
         self.environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self.environment["DATABASE_URL"] = url
-        server.do(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
         server.do(f"CREATE DATABASE {DATABASE}")
         (home / "shop.py").write_text(SHOP)
         self._refuse_another_package()
@@ -93,7 +105,7 @@ class Checkout:
     def command(self, *words: str) -> list[str]:
         return [self.python, "-m", "horsies", *words]
 
-    def program(self, code: str) -> tuple[tuple[float, float], str]:
+    def program(self, code: str) -> tuple[Start, str]:
         return finished([self.python, "-c", code], self.environment, self.home)
 
     def clear(self) -> None:
@@ -153,13 +165,13 @@ def _run(checkout: Checkout, values: Values, notes: dict[str, str]) -> None:
 
 def _programs(checkout: Checkout, values: Values, notes: dict[str, str]) -> None:
     bare, shown = checkout.program(BARE + SHOW_MEMORY)
-    values["bare"].append(bare[0])
+    values["bare"].append(bare.wall_s)
     before = Memory.read(shown)
     for key, (_, code) in PROGRAMS.items():
         checkout.clear()
         start, shown = checkout.program(code + SHOW_MEMORY)
-        values[key].append(start[0])
-        values[f"{key}_cpu"].append(start[1])
+        values[key].append(start.wall_s)
+        values[f"{key}_cpu"].append(start.cpu_s)
         if shown:
             added = Memory.read(shown).since(before)
             values[f"{key}_memory"].append(added.pss)

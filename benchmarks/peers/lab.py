@@ -23,7 +23,7 @@ from psycopg import sql
 
 from benchmarks.peers import gate, marks
 from benchmarks.peers.catalog import Contender, Settings, processes, worker_command
-from benchmarks.starting import ROOT, STOP_S, Process, until
+from benchmarks.starting import ROOT, STOP_S, Process, compile_all, until
 from horsies.core import embedded
 
 APPENDFSYNC = os.environ.get("REDIS_APPENDFSYNC", "everysec")
@@ -192,6 +192,7 @@ def opened(tasks: int, *, with_redis: bool) -> Iterator[Lab]:
     """The servers, for as long as the block lasts."""
     home = Path(tempfile.mkdtemp(prefix="horsies-peers-"))
     home.chmod(0o711)  # the server runs as another user if we are root
+    compile_all(sys.executable, ROOT)
     try:
         with redis_server(home) if with_redis else contextlib.nullcontext() as redis:
             url = embedded.ensure_running(home / "pg")
