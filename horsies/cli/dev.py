@@ -18,8 +18,8 @@ import typer
 from horsies.cli import output, reloading
 from horsies.cli.options import LogLevel, modules, parse_names
 from horsies.core import discovery
+from horsies.core.child.wire import MOST_CHILDREN
 from horsies.core.logs import wants_color
-from horsies.core.worker.config import MOST_CHILDREN
 from horsies.dev import ports
 from horsies.dev import project as projects
 

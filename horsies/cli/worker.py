@@ -21,10 +21,11 @@ from horsies.cli.options import DatabaseUrl, LogFormat, LogLevel, Module, parse_
 from horsies.core import errors, locate, logs
 from horsies.core.app import Horsies
 from horsies.core.child import forkserver
+from horsies.core.child.wire import MOST_CHILDREN
 from horsies.core.models.base import MOST
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.worker import launcher, service
-from horsies.core.worker.config import MOST_CHILDREN, MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
+from horsies.core.worker.config import MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
 from horsies.core.worker.in_hand import MAX_HELD_BYTES
 from horsies.dev.reports import Reports
 

@@ -17,10 +17,9 @@ from pathlib import Path
 from types import ModuleType
 
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation
-from horsies.core.models.workflow.results import NOTHING_IS_STARTED
 
 # These errors mean that a module does something on import: it sends, starts a workflow, or runs a worker.
-_SIGNS_OF_A_SCRIPT = ("SEND_SUPPRESSED", NOTHING_IS_STARTED, "asyncio.run() cannot be called")
+_SIGNS_OF_A_SCRIPT = ("SEND_SUPPRESSED", "asyncio.run() cannot be called")
 _GUARD = 'put the code of the script under `if __name__ == "__main__":`, because workers import the same file'
 MOST_APPS, MOST_FILES, DEEPEST, LARGEST_SEARCHED = 10, 2_000, 4, 1 << 18
 _APP = re.compile(r"^(\w+)\s*(?::[^=\n]*)?=\s*(?:\w+\.)*Horsies\(", re.MULTILINE)
@@ -74,8 +73,10 @@ def missing_error(message: str) -> ConfigurationError:
 
 def module_error(entry: str, problem: BaseException) -> ConfigurationError:
     """The error for a module that cannot be imported."""
+    from horsies.core.models.workflow.results import NOTHING_IS_STARTED
+
     text = str(problem)
-    is_script = any(sign in text for sign in _SIGNS_OF_A_SCRIPT)
+    is_script = any(sign in text for sign in (NOTHING_IS_STARTED, *_SIGNS_OF_A_SCRIPT))
     return ConfigurationError(
         f"module {entry!r} failed on import: {type(problem).__name__}{': ' + text if text else ''}",
         code=ErrorCode.MODULE_EXEC_ERROR,

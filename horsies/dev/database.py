@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from horsies.core import locate
 from horsies.core.child.forkserver import die_with_parent
-from horsies.core.embedded import ensure_running, held_directories
 from horsies.core.errors import ConfigurationError, ErrorCode
-from horsies.core.models.broker import PostgresConfig
+
+if TYPE_CHECKING:
+    from horsies.core.models.broker import PostgresConfig
 
 VARIABLE = "DATABASE_URL"
 OWN = Path(".horsies/postgres")
@@ -41,6 +42,8 @@ def environment_with_database(
     path = path.expanduser().resolve()
     is_new = not (path / "data").exists()
     say(f"database: embedded PostgreSQL in {path}{' (it is made now, which takes some seconds)' if is_new else ''}")
+    from horsies.core.embedded import ensure_running
+
     return {**environment, VARIABLE: ensure_running(path)}
 
 
@@ -109,15 +112,19 @@ def _unknown(module: str, why: str) -> ConfigurationError:
     )
 
 
-def own_setting(config: PostgresConfig) -> dict[str, str | None]:
+def own_setting(config: "PostgresConfig") -> dict[str, str | None]:
     """What the process that loads the app answers. The address of a real server is nobody's business. Settings of a
     framework may have asked for an embedded one themselves."""
+    from horsies.core.embedded import held_directories
+
     path = config.embedded_path or next(iter(held_directories()), None)
     return {LOADED: None if path is None else str(path.expanduser().resolve())}
 
 
 def reply(module: str, writing: int) -> None:
     """What the process that was asked does."""
+    from horsies.core import locate
+
     os.set_inheritable(writing, False)
     try:
         found = own_setting(locate.load_app(module).config.broker)

@@ -8,9 +8,12 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from sysconfig import get_paths
+from typing import TYPE_CHECKING
 
 from horsies.core import discovery
-from horsies.core.app import Horsies
+
+if TYPE_CHECKING:
+    from horsies.core.app import Horsies
 
 VARIABLE = "HORSIES_RELOAD_FD"
 OURS = Path(__file__).resolve().parents[1]
@@ -37,7 +40,7 @@ class Reports:
     def is_wanted(self) -> bool:
         return self._fd is not None
 
-    def loaded(self, app: Horsies) -> None:
+    def loaded(self, app: "Horsies") -> None:
         if self.is_wanted:
             self._write({"roots": sorted(map(str, roots_of(app)))})
 
@@ -54,7 +57,7 @@ class Reports:
                 os.write(self._fd, json.dumps(report).encode() + b"\n")
 
 
-def roots_of(app: Horsies) -> set[Path]:
+def roots_of(app: "Horsies") -> set[Path]:
     """Where the code of the app is: the modules that are imported by now, and those that it will discover. What was
     installed is not the app's."""
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]

@@ -45,6 +45,11 @@ SHOWS = SENDS | {
     "core.events", "core.locate", "core.logs", "core.monitoring", "core.recovery", "core.scheduler", "core.workflows",
     "web",
 }  # fmt: skip
+DEVELOPS = {
+    "cli.dev", "cli.options", "cli.output", "cli.reloading", "core.child", "core.discovery", "core.errors", "core.logs",
+    "core.text", "dev.database", "dev.generations", "dev.leash", "dev.lines", "dev.ports", "dev.programs",
+    "dev.project", "dev.reports", "dev.tree", "dev.watch",
+}  # fmt: skip
 PREPARE = "from horsies.core.child.forkserver import prepare; prepare()"
 
 # What the process does, what it may load of horsies, and what of other packages.
@@ -54,6 +59,11 @@ KINDS = {
     "horsies --help": ("from horsies.cli.main import run; run(['--help'])", HELPS, COMMAND),
     "horsies worker": (f"import horsies.cli.worker; {PREPARE}", SERVES, TYPES | DATABASE | COMMAND | {"psutil"}),
     "a fork server, and so each child": (PREPARE, RUNS, TYPES | DATABASE | {"psutil"}),
+    "horsies dev": (
+        "import horsies.cli.dev; from horsies.dev import database, lines, tree, watch",
+        DEVELOPS,
+        COMMAND | {"anyio", "psutil", "watchfiles"},
+    ),
     "horsies web": ("import horsies.cli.web_server", SHOWS, TYPES | DATABASE | COMMAND | WEB),
 }
 

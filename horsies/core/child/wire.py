@@ -21,6 +21,8 @@ from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
+MOST_CHILDREN = 1_024  # of one worker
+
 # Seconds on a clock that runs while the machine sleeps and that nobody sets. All processes of a machine read the same.
 clock: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 

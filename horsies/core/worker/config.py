@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from horsies.core.app import Horsies
-from horsies.core.child.wire import ChildSpec
+from horsies.core.child.wire import MOST_CHILDREN, ChildSpec
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.base import A_YEAR_MS, MOST, ConfigModel, Violation
 from horsies.core.models.broker import PostgresConfig
@@ -38,7 +38,6 @@ from horsies.core.tasks.catalogue import NOTHING, Catalogue
 from horsies.core.worker import in_hand, pace
 
 SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
-MOST_CHILDREN = 1_024
 USUAL_CONCURRENCY = 100  # of async tasks in a child
 MOST_CLAIMED = 1_000_000
 MOST_HELD_BYTES = 1 << 40
