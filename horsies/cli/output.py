@@ -32,13 +32,11 @@ if TYPE_CHECKING:
         print_rows,
         print_whole,
         room,
-        say,
         screen,
         stacked,
         styled,
         table_of,
         watch_until_interrupted,
-        write,
         write_styled,
     )
     from horsies.core.types import TaskStatus
@@ -95,6 +93,19 @@ STYLES = {
 
 def style_of(status: TaskStatus) -> str:
     return STYLES.get(status, "default")  # also for a word that nobody knows
+
+
+def write(*lines: str) -> None:
+    """Write lines of the answer, for people or for other programs: ids, a sentence, a JSON text."""
+    if lines:
+        sys.stdout.write("\n".join(map(visible, lines)) + "\n")
+        sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """Print one line for the person on standard error."""
+    sys.stderr.write(f"{visible(text)}\n")
+    sys.stderr.flush()
 
 
 def write_text(text: str) -> None:

@@ -21,7 +21,7 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from horsies.cli.output import text_of
+from horsies.cli.output import say, text_of
 from horsies.cli.tables import GAP, Table, fit, folds_of
 from horsies.core.errors import HorsiesError
 from horsies.core.logs import wants_color
@@ -56,22 +56,11 @@ def room() -> int | None:
     return out().width if sys.stdout.isatty() else None
 
 
-def write(*lines: str) -> None:
-    """Write lines of the answer, for people or for other programs: ids, a sentence, a JSON text."""
-    if lines:
-        out().print("\n".join(map(visible, lines)), markup=False)
-
-
 def write_styled(*lines: Line) -> None:
     """Write lines of the answer with their styles."""
     console = out()
     for line in lines:
         console.print(line)
-
-
-def say(text: str) -> None:
-    """Print one line for the person on standard error."""
-    err().print(visible(text), markup=False)
 
 
 def styled(*parts: tuple[str, str]) -> Line:
