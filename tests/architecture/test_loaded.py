@@ -45,6 +45,9 @@ SHOWS = SENDS | {
     "core.events", "core.locate", "core.logs", "core.monitoring", "core.recovery", "core.scheduler", "core.workflows",
     "web",
 }  # fmt: skip
+CHECKS = SENDS - {"core.brokers"} | HELPS | {
+    "cli.check", "cli.database", "core.checks", "core.discovery", "core.locate", "core.scheduler",
+}  # fmt: skip
 DEVELOPS = {
     "cli.dev", "cli.options", "cli.output", "cli.reloading", "core.child", "core.discovery", "core.errors", "core.logs",
     "core.text", "dev.database", "dev.generations", "dev.leash", "dev.lines", "dev.ports", "dev.programs",
@@ -57,6 +60,11 @@ KINDS = {
     "import horsies": ("import horsies", set(), set()),
     "a producer": ("from shop import double; double.send(2).unwrap()", SENDS, TYPES | DATABASE),
     "horsies --help": ("from horsies.cli.main import run; run(['--help'])", HELPS, COMMAND),
+    "horsies check": (
+        "from horsies.cli.main import run; run(['check', 'shop:app'])",
+        CHECKS,
+        TYPES | DATABASE | COMMAND,
+    ),
     "horsies worker": (f"import horsies.cli.worker; {PREPARE}", SERVES, TYPES | DATABASE | COMMAND | {"psutil"}),
     "a fork server, and so each child": (PREPARE, RUNS, TYPES | DATABASE | {"psutil"}),
     "horsies dev": (
