@@ -58,7 +58,7 @@ class WorkerProcess:
 
     @property
     def launcher(self) -> psutil.Process:
-        return next(child for child in self.supervisor.children() if "forkserver.py" in " ".join(child.cmdline()))
+        return next(child for child in self.supervisor.children() if child.name() == "horsies-forks")
 
     @property
     def children(self) -> list[psutil.Process]:

@@ -196,11 +196,9 @@ def _worker(checkout: Checkout, values: Values, notes: dict[str, str]) -> None:
 def _memory(processes: Sequence[psutil.Process], values: Values, notes: dict[str, str]) -> None:
     whole = memory(processes)
     values["worker_memory"].append(whole.pss)
+    values["worker_anonymous"].append(whole.anonymous)
     each = [f"{memory([process]).pss:.0f}" for process in processes]
-    notes["worker_memory"] = (
-        f"supervisor {each[0]}, fork server {each[1]}, child processes {' and '.join(each[2:])} MB; "
-        f"{whole.pss - whole.anonymous:.0f} MB of the sum are pages of files"
-    )
+    notes["worker_memory"] = f"supervisor {each[0]}, fork server {each[1]}, child processes {' and '.join(each[2:])} MB"
 
 
 def _steps(checkout: Checkout, values: Values) -> None:
@@ -271,6 +269,7 @@ def add_rows(report: Report, values: Values, notes: dict[str, str]) -> None:
         add(f"step {step}", f"… step by step: {what}", "s")
     what = f"memory of its processes after {TASKS} tasks, each shared page divided among those who share it"
     add("worker_memory", what, "MB", Bar(80, "at most"), notes.get("worker_memory", ""))
+    add("worker_anonymous", "… of it in no file: other programs change the rest, by using the same libraries", "MB")
     for key, what in (("web", "`horsies web`, until it answers"), ("dev", "`horsies dev`, worker and dashboard ready")):
         add(key, f"{what}: wall time", "s")
         add(f"{key}_cpu", "… CPU of all its processes by then", "s")
