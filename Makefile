@@ -31,6 +31,7 @@ lint: $(call with,lint docs) ## ruff, mypy --strict, what users' type checkers s
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.typing
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 fmt: $(call with,lint) ## format the code
@@ -38,7 +39,7 @@ fmt: $(call with,lint) ## format the code
 	$(BIN)/ruff format .
 
 test-quick: $(call with,test) ## the tests that start no worker process, in less than 40 seconds
-	$(RUN_TESTS) tests/unit tests/architecture tests/store $(TESTS)
+	$(RUN_TESTS) --jobs 2 tests/unit tests/architecture tests/store --ignore-glob='*_plans.py' $(TESTS)
 
 # Faults that take minutes, large data, pages, installations, each Python and framework version that is found. Some need
 # the package index, npm, Go or PgBouncer, and are skipped without them.

@@ -43,22 +43,9 @@ TEMPLATE = "horsies_template"
 MEMORY = Path("/dev/shm")
 MEMORY_NEEDED = 3 << 30  # ten times what the server of a run takes; a container often has 64 MB only
 STALE_S = 3600
-# Which files begin, so that the run does not end with one process at work and the others idle: one long step first,
-# then the folders by what a test takes there.
-FIRST = (
-    "e2e",
-    "testing",
-    "contrib",
-    "pooler",
-    "proof",
-    "proof_pairs",
-    "proof_workflows",
-    "chaos",
-    "cli",
-    "services",
-    "store",
-)
 TESTS = Path(__file__).parent
+# The longest first, so that the run does not end with one process at work and the others idle: `make test-times`.
+LONGEST = TESTS / "longest.txt"
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -101,12 +88,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if (item.get_closest_marker("slow") is not None) != is_slow_run]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-    items[:] = sorted(chosen, key=lambda item: _turn(item.path))
-
-
-def _turn(file: Path) -> int:
-    """The place of a file in `FIRST`; files that are not in it come last. Within a place the order stays as it was."""
-    return next((turn for turn, name in enumerate(FIRST) if file.is_relative_to(TESTS / name)), len(FIRST))
+    turns = {TESTS / name: turn for turn, name in enumerate(LONGEST.read_text().split())}
+    items[:] = sorted(chosen, key=lambda item: turns.get(item.path, len(turns)))
 
 
 @pytest.fixture(autouse=True)

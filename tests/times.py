@@ -2,8 +2,8 @@
 
 For each file it adds up the seconds from the start of a test to its end, those of them in which fixtures start
 databases, servers and apps, the CPU time of the process itself, and that of the processes that the tests started and
-that have ended. What is left of the seconds is waiting. The files are also written to `longest.txt`, longest first: the
-next runs start with them, so that no run ends with one process at work and the others idle.
+that have ended. What is left of the seconds is waiting. After a run of all tests, the longest files are also written to
+`longest.txt`: the next runs start with them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import pytest
 
-LONGEST = Path(__file__).with_name("longest.txt")
+from tests.conftest import LONGEST
+
 SHOWN, WRITTEN = 30, 60
 PROPERTY = "spent"
 _started: dict[str, tuple[float, float, float]] = {}
@@ -76,7 +76,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             _spent[report.nodeid.partition("::")[0]].add(Spent(*values))  # type: ignore[misc]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     total = Spent()
     for spent in _spent.values():
         total.add(spent)
@@ -87,4 +87,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name, spent in [("all files", total), *((name, _spent[name]) for name in files[:SHOWN])]:
         seconds = (spent.wall, spent.starting, spent.waiting, spent.computing, spent.in_children)
         terminalreporter.write_line("".join(f"{one:12.1f}" for one in seconds) + f"{spent.tests:12}  {name}")
-    LONGEST.write_text("".join(f"{name.removeprefix('tests/')}\n" for name in files[:WRITTEN]))
+    if not config.getoption("file_or_dir"):  # all of them ran
+        LONGEST.write_text("".join(f"{name.removeprefix('tests/')}\n" for name in files[:WRITTEN]))

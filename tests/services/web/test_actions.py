@@ -16,6 +16,7 @@ from horsies.core.types.status import TaskStatus
 from horsies.web import AllowAll, TrustedHeader, app
 from tests.app_support import an_app
 from tests.factories import count_tasks, given_node, given_task, given_worker, given_workflow, task_row
+from tests.support import eventually
 from tests.web_support import a_board, refusal
 
 
@@ -219,6 +220,11 @@ async def test_m63_every_action_is_logged_with_who_what_how_many_and_how_it_ende
     assert "a secret" not in caplog.text
 
 
+async def nothing_waits_for_a_lock(db: AsyncConnection[Any]) -> bool:
+    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return (await db.execute(waiting)).rowcount == 0
+
+
 async def test_m94_an_action_that_takes_too_long_has_failed_and_may_be_done_in_part(
     database_url: str, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +237,7 @@ async def test_m94_an_action_that_takes_too_long_has_failed_and_may_be_done_in_p
             answer = await board.act(f"/api/tasks/{task}/cancel")
             assert refusal(answer) == (503, "DATABASE_UNAVAILABLE")
             assert "a part of this may be done" in answer.json()["message"]
+            await eventually(lambda: nothing_waits_for_a_lock(db), what="the server has given the statement up")
     [entry] = await recorded(db)
     assert entry[1:5] == ("task.cancel", "task", [task], "failed")
     assert (await task_row(db, task))["status"] == "PENDING"
