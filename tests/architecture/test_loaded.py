@@ -62,14 +62,6 @@ DEVELOPS = {
     "core.errors", "core.logs", "core.text", "dev.database", "dev.generations", "dev.leash", "dev.lines", "dev.ports",
     "dev.programs", "dev.project", "dev.reports", "dev.tree", "dev.watch",
 }  # fmt: skip
-CHECKS = SENDS - {"core.brokers"} | HELPS | {
-    "cli.check", "cli.database", "core.checks", "core.discovery", "core.locate", "core.scheduler",
-}  # fmt: skip
-DEVELOPS = {
-    "cli.dev", "cli.options", "cli.output", "cli.reloading", "core.child", "core.discovery", "core.errors", "core.logs",
-    "core.text", "dev.database", "dev.generations", "dev.leash", "dev.lines", "dev.ports", "dev.programs",
-    "dev.project", "dev.reports", "dev.tree", "dev.watch",
-}  # fmt: skip
 PREPARE = "from horsies.core.child.forkserver import prepare; prepare()"
 
 # What the process does, what it may load of horsies, and what of other packages.
