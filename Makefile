@@ -48,7 +48,7 @@ test-slow: $(call with,test) ## the tests that take too long for `make test`; TE
 	$(RUN_TESTS) --slow $(TESTS)
 
 test-times: $(call with,test) ## run the main tests; show the slowest files, and where their time goes
-	$(RUN_TESTS) --times $(TESTS)
+	$(RUN_TESTS) -p tests.times $(TESTS)
 
 test-browser: $(call with,browser) ## the tests of the dashboard in a real browser, which must be installed
 	$(BIN)/python -m compileall -q horsies tests

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from horsies.cli.main import HEADINGS
+from horsies.cli.main import GROUPS
 from horsies.cli.main import app as command_line
 from horsies.cli.options import EXAMPLES
 
@@ -71,7 +71,7 @@ def page() -> str:
 def index(found: list[tuple[str, Any]]) -> str:
     """A table for each heading of the help."""
     parts = []
-    for heading, names in HEADINGS.items():
+    for heading, names in GROUPS.items():
         rows = [
             f"| [`horsies {name}`](#horsies-{name.replace(' ', '-')}) | {in_short(command)} |"
             for first in names

@@ -18,11 +18,9 @@ import signal
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -30,8 +28,8 @@ from hypothesis import HealthCheck, settings
 from psycopg import AsyncConnection, sql
 
 from horsies.core import logs
-from tests import given_server, slow
-from tests.leaks import Watch
+from tests import emptied, given_server, slow
+from tests.databases import create_database, fresh_database, with_database
 
 # The machine may be busy with other things: how long an example takes says nothing.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -90,6 +88,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     turns = {TESTS / name: turn for turn, name in enumerate(LONGEST.read_text().split())}
     items[:] = sorted(chosen, key=lambda item: turns.get(item.path, len(turns)))
+
+
+shared_database = emptied.shared_database
 
 
 @pytest.fixture(autouse=True)
@@ -215,29 +216,6 @@ async def db(database_url: str) -> AsyncIterator[AsyncConnection]:
     """An autocommit connection to the test's database."""
     async with await AsyncConnection.connect(database_url, autocommit=True) as conn:
         yield conn
-
-
-def with_database(url: str, name: str) -> str:
-    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
-
-
-@contextlib.contextmanager
-def fresh_database(server_url: str, template: str) -> Iterator[str]:
-    name = given_server.database_name(f"test_{uuid.uuid4().hex[:12]}")
-    with psycopg.connect(server_url, autocommit=True) as conn:
-        create_database(conn, name, template)
-        try:
-            with Watch(conn, name):
-                yield with_database(server_url, name)
-        finally:
-            given_server.drop_database(conn, name)
-
-
-def create_database(conn: psycopg.Connection, name: str, template: str = "template0") -> None:
-    # As files, because to copy a small database through the log takes twice as long. Older servers do only this.
-    how = sql.SQL("STRATEGY file_copy" if conn.info.server_version >= 150_000 else "")
-    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} {}")
-    conn.execute(statement.format(sql.Identifier(name), sql.Identifier(template), how))
 
 
 async def _install(url: str) -> None:

@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from psycopg import sql
 
-from tests.conftest import fresh_database
+from tests.databases import fresh_database
 from tests.leaks import SESSIONS, Watch
 
 FULL = 4 << 20  # bytes in the tables, from which on a new database is cheaper
@@ -42,7 +41,17 @@ STATE = f"""
            d.datacl::text, d.datconnlimit, d.datallowconn, d.datdba
     FROM pg_database AS d WHERE d.datname = current_database()
 """  # noqa: S608
-TABLES = "SELECT relname FROM pg_class WHERE relname LIKE 'horsies\\_%' AND relkind = 'r' AND relname <> 'horsies_meta'"
+DELETE_ALL = """
+    DO $$
+    DECLARE name text;
+    BEGIN
+        FOR name IN SELECT relname FROM pg_class
+            WHERE relname LIKE 'horsies\\_%' AND relkind = 'r' AND relname <> 'horsies_meta'
+        LOOP
+            EXECUTE format('DELETE FROM %I', name);
+        END LOOP;
+    END $$
+"""
 SIZE = "SELECT sum(pg_relation_size(oid)) FROM pg_class WHERE relname LIKE 'horsies\\_%' AND relkind = 'r'"
 SEQUENCES = """
     SELECT setval(seqrelid, 1, FALSE) FROM pg_sequence WHERE pg_sequence_last_value(seqrelid) IS NOT NULL
@@ -59,7 +68,6 @@ class SharedDatabase:
         self._stack = ExitStack()
         self._url: str | None = None
         self._state: tuple[Any, ...] = ()
-        self._delete = b""
 
     def emptied(self) -> str:
         if self._url is None or not self._could_be_emptied(self._url):
@@ -67,8 +75,6 @@ class SharedDatabase:
             self._url = self._stack.enter_context(fresh_database(self._server_url, self._template))
             with psycopg.connect(self._url, autocommit=True) as session:
                 self._state = session.execute(STATE).fetchone() or ()
-                names = [sql.Identifier(name) for (name,) in session.execute(TABLES)]
-                self._delete = b"; ".join(sql.SQL("DELETE FROM {}").format(name).as_bytes(session) for name in names)
         self._wait_until_alone()
         return self._url
 
@@ -79,7 +85,7 @@ class SharedDatabase:
                     return False
                 if (session.execute(SIZE).fetchone() or (0,))[0] > FULL:
                     return False
-                session.execute(self._delete)
+                session.execute(DELETE_ALL)
                 session.execute(SEQUENCES)
                 return True
         except psycopg.Error:

@@ -15,27 +15,28 @@ import pytest
 
 
 class Failures:
-    """A plugin of pytest: the tests that failed, also by the end of their process."""
+    """A plugin of pytest: the tests that failed, also by the end of their process. What fails while something is torn
+    down may be another test's fault, so running this one again shows nothing."""
 
     def __init__(self) -> None:
         self.tests: dict[str, None] = {}
+        self.at_teardown = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.tests[report.nodeid] = None
+            self.at_teardown |= report.when == "teardown"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False, usage="python -m tests.run [options] [arguments of pytest]")
     parser.add_argument("--jobs", type=int, default=6, help="processes that run tests")
     parser.add_argument("--retry", type=int, default=0, help="if at most so many tests fail, run them again")
-    parser.add_argument("--times", action="store_true", help="show where the time goes")
     chosen, given = parser.parse_known_args()
     failures = Failures()
-    options = ["-p", "tests.times"] if chosen.times else []
-    code = pytest.main(["-q", "-n", str(chosen.jobs), "--dist", "loadscope", *options, *given], plugins=[failures])
+    code = pytest.main(["-q", "-n", str(chosen.jobs), "--dist", "loadscope", *given], plugins=[failures])
     failed = list(failures.tests)
-    if code != pytest.ExitCode.TESTS_FAILED or not 1 <= len(failed) <= chosen.retry:
+    if code != pytest.ExitCode.TESTS_FAILED or failures.at_teardown or not 1 <= len(failed) <= chosen.retry:
         return int(code)
     slow = ["--slow"] if "--slow" in given else []
     again = subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *slow, *failed], check=False).returncode

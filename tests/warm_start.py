@@ -177,14 +177,22 @@ class _Server:
             return int(self._socket.recv(20))
 
 
-@functools.cache
 def _server() -> _Server:
+    with _starting:
+        return _only_server()
+
+
+@functools.cache
+def _only_server() -> _Server:
     return _Server()
+
+
+_starting = threading.Lock()  # a worker that tests share is started in a thread
 
 
 def server_pid() -> int | None:
     """The process that is no test's, and that no test leaves behind."""
-    return _server().process.pid if _server.cache_info().currsize else None
+    return _server().process.pid if _only_server.cache_info().currsize else None
 
 
 def serve(requests: socket.socket) -> Callable[[], None]:

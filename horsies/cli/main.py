@@ -110,7 +110,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "recover-workflows": ("workflow:recover_workflows", "Repair stuck workflows."),
     },
 }
-HEADINGS = {heading: tuple(group) for heading, group in GROUPS.items()}
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 

@@ -151,9 +151,9 @@ def _is_test(path: str) -> bool:
 
 
 def _import_file(path: Path) -> ModuleType:
-    file = path.resolve()
+    file, as_given = path.resolve(), Path(os.path.abspath(path))
     own_name = f"_horsies_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
-    loaded = _already_loaded(file, own_name)
+    loaded = _already_loaded(file, as_given, own_name)
     if loaded is not None:
         return loaded
     name = _dotted_name(file)
@@ -178,11 +178,13 @@ def _load(file: Path, name: str) -> ModuleType:
     return module
 
 
-def _already_loaded(file: Path, own_name: str) -> ModuleType | None:
-    """The module of this file, under any name that an import can have given it. The names are tried one by one: a child
-    that read all modules would copy megabytes of memory that it shares with the other children."""
-    parts = file.parent.parts[1:] if file.name == "__init__.py" else file.with_suffix("").parts[1:]
-    names = [".".join(parts[start:]) for start in reversed(range(len(parts)))]
+def _already_loaded(file: Path, as_given: Path, own_name: str) -> ModuleType | None:
+    """The module of this file, under any name that an import can have given it by one of its paths. The names are tried
+    one by one: a child that read all modules would copy megabytes of memory that it shares with the other children."""
+    names = []
+    for path in (file, as_given):
+        parts = path.parent.parts[1:] if path.name == "__init__.py" else path.with_suffix("").parts[1:]
+        names += [".".join(parts[start:]) for start in reversed(range(len(parts)))]
     for name in ("__main__", own_name, *names):
         module = sys.modules.get(name)
         if module is not None and _is_file_of(module, file):

@@ -78,15 +78,19 @@ def refuse_other() -> None:
 
 def _others() -> Iterator[Path]:
     """The metadata of distributions called `horsies`, where packages are installed and beside this code."""
-    places = [str(ROOT), *(place for place in sys.path if place.rstrip("/").endswith(_WITH_PACKAGES))]
+    places = [str(ROOT), *(place for place in sys.path if os.path.basename(place.rstrip("/")) in _WITH_PACKAGES)]
     for place in dict.fromkeys(places):
         try:
             names = os.listdir(place)
         except OSError:
             continue
         for name in names:
-            if _OTHER.fullmatch(name):
-                yield Path(place, name)
+            found = Path(place, name)
+            # What is empty was left by an uninstall that was interrupted.
+            if _OTHER.fullmatch(name) and (
+                found.is_file() or any(found.glob("METADATA")) or any(found.glob("PKG-INFO"))
+            ):
+                yield found
 
 
 def _install(facts: dict[str, Any]) -> str:

@@ -121,25 +121,34 @@ def die() -> NoReturn:
 
 def cut_off(dsn: str, seconds: float = GONE_S) -> None:
     """End every connection of this process to the database, also those that it opens anew meanwhile."""
-    port = str(conninfo_to_dict(dsn).get("port") or 5432)
-    _cut(port)  # now, before anything is written
+    address = conninfo_to_dict(dsn)
+    host, port = str(address.get("host") or ""), str(address.get("port") or 5432)
+    _cut(host, port)  # now, before anything is written
     until = time.monotonic() + seconds
 
     def go_on() -> None:
         while time.monotonic() < until:
-            _cut(port)
+            _cut(host, port)
             time.sleep(CUT_EVERY_S)
 
     threading.Thread(target=go_on, daemon=True).start()
 
 
-def _cut(port: str) -> None:
+def _cut(host: str, port: str) -> None:
     for connection in _sockets():
         with connection, contextlib.suppress(OSError):
-            peer = connection.getpeername()
-            is_ours = ".s.PGSQL." in str(peer) if connection.family == socket.AF_UNIX else str(peer[1]) == port
-            if is_ours:
+            if _leads_to(connection, host, port):
                 connection.shutdown(socket.SHUT_RDWR)
+
+
+def _leads_to(connection: socket.socket, host: str, port: str) -> bool:
+    peer = connection.getpeername()
+    if connection.family != socket.AF_UNIX:
+        return str(peer[1]) == port
+    name = f".s.PGSQL.{port}"
+    if not host:  # the default directory of libpq
+        return os.path.basename(str(peer)) == name
+    return host.startswith("/") and os.path.realpath(str(peer)) == os.path.realpath(os.path.join(host, name))
 
 
 def _sockets() -> Iterator[socket.socket]:

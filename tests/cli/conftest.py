@@ -8,7 +8,6 @@ from tests import emptied
 from tests.cli.support import Terminal
 
 database_url, own_database_url = emptied.database_url, emptied.own_database_url
-shared_database = emptied.shared_database
 
 
 @pytest.fixture

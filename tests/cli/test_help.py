@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from horsies.cli import options
-from horsies.cli.main import HEADINGS, run
+from horsies.cli.main import GROUPS, run
 from horsies.cli.main import app as command_line
 from horsies.cli.options import EXAMPLES, parse_age, parse_members
 from horsies.core.types.status import TaskStatus
@@ -61,10 +61,10 @@ def test_the_commands_are_listed_in_groups_and_not_cut_off(
     assert run([]) == 0
     shown = capsys.readouterr().out
     assert "..." not in shown.partition("Run:\n")[2]
-    for heading, names in HEADINGS.items():
+    for heading, names in GROUPS.items():
         listed = shown.partition(f"{heading}:\n")[2].partition("\n\n")[0].splitlines()
         assert [line.split()[0] for line in listed] == [*names], heading
-    assert {name for names in HEADINGS.values() for name in names} == set(GROUP.commands)
+    assert {name for names in GROUPS.values() for name in names} == set(GROUP.commands)
     assert run(["workflow", "--help"]) == 0
     assert "..." not in capsys.readouterr().out.partition("Commands:\n")[2]
 

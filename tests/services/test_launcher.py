@@ -275,3 +275,33 @@ def test_w41_a_process_with_threads_is_not_forked() -> None:
     command = [sys.executable, "-c", EARLY, "with a thread"]
     done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"
+
+
+REAPED = """
+import os, signal
+from horsies.core.child.forkserver import fork_server
+server = fork_server()
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # an app may do this
+os.kill(server.pid, signal.SIGKILL)
+print(server.wait())
+"""
+
+
+def test_w41_a_fork_server_that_the_app_has_reaped_has_ended_too() -> None:
+    done = subprocess.run([sys.executable, "-c", REAPED], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n", done.stderr
+
+
+UNUSED = """
+import asyncio
+from horsies.core.child.forkserver import fork_server
+from horsies.core.worker.launcher import Launcher
+server = fork_server()
+asyncio.run(Launcher(server).stop())
+print(server.returncode)
+"""
+
+
+def test_w41_a_forked_server_ends_with_a_worker_that_never_started() -> None:
+    done = subprocess.run([sys.executable, "-c", UNUSED], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n", done.stderr

@@ -12,7 +12,6 @@ from psycopg import AsyncConnection
 from tests import emptied
 
 database_url, own_database_url = emptied.database_url, emptied.own_database_url
-shared_database = emptied.shared_database
 
 
 @pytest.fixture

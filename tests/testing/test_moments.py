@@ -31,3 +31,19 @@ def test_x14_a_database_that_is_gone_is_that_of_the_worker_only(is_ours: bool) -
             else:
                 client.sendall(b"x")
                 assert accepted.recv(1) == b"x"
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_x14_of_the_sockets_in_directories_too(is_ours: bool, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(str(tmp_path / ".s.PGSQL.5432"))
+        server.listen()
+        client.connect(str(tmp_path / ".s.PGSQL.5432"))
+        with server.accept()[0] as accepted:
+            accepted.setblocking(False)
+            cut_off(f"host={tmp_path if is_ours else tmp_path.parent} dbname=b", seconds=0.0)
+            if is_ours:
+                assert accepted.recv(1) == b""
+            else:
+                client.sendall(b"x")
+                assert accepted.recv(1) == b"x"

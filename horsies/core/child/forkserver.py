@@ -40,6 +40,7 @@ from horsies.core.child import wire
 
 PARENT_CHECK_MS = 500  # how often to check for the supervisor where there are no pidfds
 WAIT_STEP_S = 0.005
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(control_fd: int) -> NoReturn:
@@ -72,7 +73,10 @@ class ForkedServer:
     def wait(self, timeout: float | None = None) -> int:
         until = None if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
-            pid, status = os.waitpid(self.pid, 0 if until is None else os.WNOHANG)
+            try:
+                pid, status = os.waitpid(self.pid, 0 if until is None else os.WNOHANG)
+            except ChildProcessError:  # the app has reaped it, and how it ended is lost
+                pid, status = self.pid, 0
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
             elif until is not None and time.monotonic() > until:
@@ -96,17 +100,22 @@ def fork_server() -> ForkedServer | None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # there may be none; what it has buffered must be written only once
             stream.flush()
-    pid = os.fork()
-    if pid == 0:
-        _become_server(theirs.detach(), supervisor)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the new process has its own handlers
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _become_server(theirs.detach(), supervisor)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     theirs.close()
     return ForkedServer(pid, ours)
 
 
 def _become_server(control_fd: int, supervisor: int) -> NoReturn:
     try:
-        for sig in (signal.SIGTERM, signal.SIGINT):
+        for sig in STOP_SIGNALS:
             signal.signal(sig, _noted)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         os.setsid()  # Ctrl-C in a terminal reaches only the supervisor
         _close_all_but(control_fd)
         nothing = os.open(os.devnull, os.O_RDONLY)

@@ -11,6 +11,7 @@ derived here from purpose strings, so that two uses never collide by accident.
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -118,8 +119,10 @@ async def install(
     notify: str = "always",
     change_notify: bool = False,
     release: Release = THIS_RELEASE,
+    before_change: Callable[[], Awaitable[None]] | None = None,
 ) -> InstallReport:
-    """Create or upgrade the schema; on an existing one, change the notify mode only on request.
+    """Create or upgrade the schema; on an existing one, change the notify mode only on request. If anything must be
+    changed, `before_change` is awaited first.
 
     The connection must not be inside a transaction: the work is one separate transaction.
     """
@@ -128,8 +131,10 @@ async def install(
     if conn.info.transaction_status != TransactionStatus.IDLE:
         raise ValueError("install() needs a connection that is not inside a transaction")
     refuse_other_encodings(conn)
-    if (report := await installed(conn, notify if change_notify else None, release)) is not None:
+    if (report := await _installed(conn, notify if change_notify else None, release)) is not None:
         return report
+    if before_change is not None:
+        await before_change()
     async with conn.transaction():
         server = await look_around(conn)
     refuse_unusable(server)
@@ -144,12 +149,8 @@ async def install(
         raise _may_not_change(server, recorded, notify, release) from exc
 
 
-async def installed(
-    conn: psycopg.AsyncConnection[Any], notify: str | None = None, release: Release = THIS_RELEASE
-) -> InstallReport | None:
+async def _installed(conn: psycopg.AsyncConnection[Any], notify: str | None, release: Release) -> InstallReport | None:
     """What is installed, with one statement, if this session can use it as it is, with this notify mode or any."""
-    if conn.info.server_version < OLDEST_SERVER * 10_000:
-        return None
     try:
         async with contextlib.nullcontext() if conn.autocommit else conn.transaction():
             rows = await _rows(conn, "schema/check")

@@ -153,6 +153,10 @@ class Launcher:
 
     async def stop(self) -> None:
         """End the fork server. It kills its remaining children and all processes they started."""
+        if self._forked is not None:  # never started
+            self._forked.control.close()
+            self._forked.wait()
+            self._forked = None
         if self._control is None or self._gone is None:
             return
         self._is_stopping = True

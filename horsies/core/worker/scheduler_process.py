@@ -90,11 +90,7 @@ class SchedulerProcess:
                 await asyncio.wait_for(self._stop.wait(), pause)
 
     async def _install_schema(self) -> None:
-        await startup.install_schema(self._app.config.broker, [ProcessKind.SCHEDULER], _checked)
-
-
-async def _checked() -> None:
-    """The app has been checked before the scheduler was made."""
+        await startup.install_schema(self._app.config.broker, [ProcessKind.SCHEDULER])
 
 
 @asynccontextmanager

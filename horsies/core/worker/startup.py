@@ -30,7 +30,7 @@ from horsies.core.loop import Patience
 from horsies.core.models import broker, recovery
 from horsies.core.schema import limits
 from horsies.core.schema.grants import ProcessKind, refuse_without_rights
-from horsies.core.schema.install import install, installed
+from horsies.core.schema.install import install
 from horsies.core.worker.config import Plan
 from horsies.core.worker.fence import Pulse
 
@@ -103,16 +103,16 @@ class LooksChoice:
 
 
 async def install_schema(
-    postgres: broker.PostgresConfig, needs: Sequence[ProcessKind], may_write: Callable[[], Awaitable[None]]
+    postgres: broker.PostgresConfig,
+    needs: Sequence[ProcessKind],
+    before_change: Callable[[], Awaitable[None]] | None = None,
 ) -> tuple[str, bool]:
-    """Create or upgrade the tables, after `may_write` has returned, or find them as they should be. Return the notify
-    mode that is recorded in the end (D-60), and whether the limits of the tables are complete (D-14). A role that lacks
-    a right is refused here, before a task is claimed whose end it could not write (O-20)."""
+    """Create or upgrade the tables, after `before_change` has returned, or find them as they should be. Return the
+    notify mode that is recorded in the end (D-60), and whether the limits of the tables are complete (D-14). A role
+    that lacks a right is refused here, before a task is claimed whose end it could not write (O-20)."""
     conn = await connect(postgres, session=True, name="horsies schema")
     try:
-        if (report := await installed(conn, postgres.notify)) is None:
-            await may_write()
-            report = await install(conn, notify=postgres.notify, change_notify=True)
+        report = await install(conn, notify=postgres.notify, change_notify=True, before_change=before_change)
         await refuse_without_rights(conn, needs)
         is_complete = await limits.are_complete(conn)
     finally:
