@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     current = Horsies.current()
     yield tmp_path
     Horsies._current = current
+
+
+def test_m01_a_file_that_was_imported_through_a_link_is_not_loaded_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "release-1.2").mkdir()
+    (project / "release-1.2" / "tasks.py").write_text(APP)
+    (project / "linked").symlink_to("release-1.2")
+    monkeypatch.syspath_prepend(project)
+    imported = importlib.import_module("linked.tasks")
+    assert load_app("linked/tasks.py") is imported.app
 
 
 def module_of(locator: str) -> object:
