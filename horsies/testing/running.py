@@ -53,15 +53,19 @@ async def run_here(task: AnyTask, args_json: str | None, kwargs_json: str | None
     caught = _Caught()
     watched = _watched(task, caught)
     this = context.Run(watched, facts)
+
+    async def alone() -> Report:
+        """A task of its own has a copy of the context, and the caller does not see what is set in it."""
+        return await asyncio.create_task(execute.run_async(watched, args_json, kwargs_json, this))
+
     try:
         if not task.is_async:
             run = partial(contextvars.copy_context().run, partial(_call, watched, args_json, kwargs_json, this))
             report = run() if is_blocking() else await ways.call(run)
         elif is_blocking():
-            report = ways.block_on(lambda: execute.run_async(watched, args_json, kwargs_json, this))
+            report = ways.block_on(alone)
         else:
-            # A task of its own has a copy of the context, and the caller does not see what is set in it.
-            report = await asyncio.create_task(execute.run_async(watched, args_json, kwargs_json, this))
+            report = await alone()
     except CancelledError as error:
         if caught.raised is not error:
             raise

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from asgiref.sync import async_to_sync
 
+from horsies import current_task
 from tests.django.conftest import rows
 
 pytestmark = pytest.mark.usefixtures("shop")
@@ -119,6 +120,7 @@ def test_x20_context_async_tasks_and_awaited_calls(tasks: Any) -> None:
     told, greeted = tasks.tell.enqueue("word"), async_to_sync(tasks.greet.aenqueue)("bob")
     hurried = tasks.tell_priority.using(priority=50).enqueue()
     drain()
+    assert current_task() is None, "asgiref carries what a coroutine sets to its caller"
     hurried.refresh()
     assert hurried.return_value == 50  # the copy that was sent
     told.refresh()
