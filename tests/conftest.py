@@ -57,6 +57,9 @@ SETTINGS = {
 
 def pytest_configure(config: pytest.Config) -> None:
     """The process that starts the run names the server's directory; xdist workers inherit the name."""
+    os.environ["TERM"] = "xterm-256color"  # what commands write must not depend on who runs the tests
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+        os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A run in the background of a shell; the programs that the tests start must hear Ctrl-C all the same.
         signal.signal(signal.SIGINT, signal.default_int_handler)

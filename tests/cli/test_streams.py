@@ -71,8 +71,6 @@ class Screen:
         mine, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self._mine = mine
-        if os.environ.get("TERM", "") in ("dumb", "unknown"):
-            env = {"TERM": "xterm-256color", **env}  # which costs a cold start
         self._process = warm_start.start(
             words,
             cwd=cwd,

@@ -43,7 +43,7 @@ class PseudoTerminal:
             stdin=self._theirs,
             stdout=self._theirs,
             stderr=self._theirs,
-            env=environment(TERM="xterm-256color", **env),
+            env=environment(**env),
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
