@@ -38,8 +38,9 @@ fmt: $(call with,lint) ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+test-quick: JOBS = 4
 test-quick: $(call with,test) ## the tests that start no worker process, in less than 40 seconds
-	$(RUN_TESTS) --jobs 4 tests/unit tests/architecture tests/store --ignore-glob='*_plans.py' --ignore-glob='*_schema_*' $(TESTS)
+	$(RUN_TESTS) tests/unit tests/architecture tests/store --ignore-glob='*_plans.py' --ignore-glob='*_schema_*' $(TESTS)
 
 # Faults that take minutes, large data, pages, installations, each Python and framework version that is found. Some need
 # the package index, npm, Go or PgBouncer, and are skipped without them.

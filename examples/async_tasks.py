@@ -8,9 +8,7 @@ import asyncio
 import os
 import time
 
-from horsies import AppConfig, Horsies, TaskError, TaskResult
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.service import Worker
+from horsies import AppConfig, Horsies, TaskError, TaskResult, Worker, WorkerConfig
 
 TASKS = 100
 SECONDS_EACH = 0.2

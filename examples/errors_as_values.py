@@ -17,8 +17,8 @@ from horsies import (
     TaskError,
     TaskHandle,
     TaskResult,
+    Worker,
 )
-from horsies.core.worker.service import Worker
 
 app = Horsies(
     AppConfig.for_database_url(

@@ -8,9 +8,7 @@ import asyncio
 import os
 import time
 
-from horsies import AppConfig, CustomQueueConfig, Horsies, QueueMode, TaskError, TaskResult
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.service import Worker
+from horsies import AppConfig, CustomQueueConfig, Horsies, QueueMode, TaskError, TaskResult, Worker, WorkerConfig
 
 app = Horsies(
     AppConfig.for_database_url(

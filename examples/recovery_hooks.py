@@ -21,9 +21,9 @@ from horsies import (
     TaskInfo,
     TaskResult,
     TaskStatus,
+    Worker,
     WorkerRecoveryConfig,
 )
-from horsies.core.worker.service import Worker
 
 app = Horsies(
     AppConfig.for_database_url(

@@ -19,12 +19,12 @@ from horsies import (
     TaskError,
     TaskResult,
     TaskSchedule,
+    Worker,
+    WorkerConfig,
 )
 from horsies.core.scheduler.calendar import occurrences
 from horsies.core.scheduler.words import in_words
-from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.scheduler_process import SchedulerProcess
-from horsies.core.worker.service import Worker
 
 SCHEDULES = [
     TaskSchedule(name="tick", task_name="clock.tick", pattern=IntervalSchedule(seconds=1)),

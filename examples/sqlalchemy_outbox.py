@@ -11,8 +11,7 @@ import os
 from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from horsies import AppConfig, Horsies, TaskError, TaskHandle, TaskResult
-from horsies.core.worker.service import Worker
+from horsies import AppConfig, Horsies, TaskError, TaskHandle, TaskResult, Worker
 
 app = Horsies(AppConfig.for_database_url(os.environ.get("DATABASE_URL", "embedded:.horsies/postgres")))
 

@@ -7,10 +7,18 @@ nothing new starts. Yes is `resume()`, no is `cancel()`; in a terminal `horsies 
 import asyncio
 import os
 
-from horsies import AppConfig, Horsies, TaskError, TaskResult, WorkflowHandle, WorkflowMeta, from_node
+from horsies import (
+    AppConfig,
+    Horsies,
+    TaskError,
+    TaskResult,
+    Worker,
+    WorkerConfig,
+    WorkflowHandle,
+    WorkflowMeta,
+    from_node,
+)
 from horsies import pause_workflow_sync as pause_workflow
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.service import Worker
 
 app = Horsies(AppConfig.for_database_url(os.environ.get("DATABASE_URL", "embedded:.horsies/postgres")))
 

@@ -7,9 +7,7 @@ see `workflow_quorum.py`.
 import asyncio
 import os
 
-from horsies import AppConfig, Horsies, TaskError, TaskResult, from_node
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.service import Worker
+from horsies import AppConfig, Horsies, TaskError, TaskResult, Worker, WorkerConfig, from_node
 
 app = Horsies(AppConfig.for_database_url(os.environ.get("DATABASE_URL", "embedded:.horsies/postgres")))
 

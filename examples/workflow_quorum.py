@@ -7,9 +7,17 @@ have succeeded; the others may fail, or finish later. The success policy says th
 import asyncio
 import os
 
-from horsies import AppConfig, Horsies, SuccessCase, SuccessPolicy, TaskError, TaskResult, from_node
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.service import Worker
+from horsies import (
+    AppConfig,
+    Horsies,
+    SuccessCase,
+    SuccessPolicy,
+    TaskError,
+    TaskResult,
+    Worker,
+    WorkerConfig,
+    from_node,
+)
 
 app = Horsies(AppConfig.for_database_url(os.environ.get("DATABASE_URL", "embedded:.horsies/postgres")))
 

@@ -8,9 +8,7 @@ error, or UPSTREAM_SKIPPED if it never ran.
 import asyncio
 import os
 
-from horsies import AppConfig, Horsies, TaskError, TaskResult, WorkflowDefinition, from_node
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.service import Worker
+from horsies import AppConfig, Horsies, TaskError, TaskResult, Worker, WorkerConfig, WorkflowDefinition, from_node
 
 app = Horsies(AppConfig.for_database_url(os.environ.get("DATABASE_URL", "embedded:.horsies/postgres")))
 

@@ -118,9 +118,11 @@ def _project(module: str | None) -> projects.DevProject:
     where = f"[tool.horsies] of {table.directory / projects.FILE}" if table else f"[tool.horsies] of {projects.FILE}"
     if inside := projects.below(here):
         raise output.usage_error("no app is named", f"cd {shlex.quote(inside.directory.name)} && horsies dev")
-    nearby = discovery.apps_nearby()
-    error = output.usage_error("no app is named", f"horsies dev {nearby[0] if nearby else 'shop:app'}")
-    raise error.with_note(f'or once and for all in {where}: app = "{nearby[0] if nearby else "shop:app"}"')
+    example = next(iter(discovery.apps_nearby()), "shop:app")
+    error = output.usage_error(
+        "no app is named", f'horsies dev {shlex.quote(example)}, or name it in {where}: app = "{example}"'
+    )
+    raise error.with_note("horsies new shop creates a project")
 
 
 def _refuse_second(directory: Path) -> None:

@@ -22,8 +22,9 @@ from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, Sou
 _SIGNS_OF_A_SCRIPT = ("SEND_SUPPRESSED", "asyncio.run() cannot be called")
 _GUARD = 'put the code of the script under `if __name__ == "__main__":`, because workers import the same file'
 MOST_APPS, MOST_FILES, DEEPEST, LARGEST_SEARCHED = 10, 2_000, 4, 1 << 18
-_APP = re.compile(r"^(\w+)\s*(?::[^=\n]*)?=\s*(?:\w+\.)*Horsies\(", re.MULTILINE)
-_FACTORY = re.compile(r"^def\s+(\w+)\([^)]*\)\s*->\s*[\"']?(?:\w+\.)*Horsies\b", re.MULTILINE)
+_APP = re.compile(r"^([^\W_]\w*)\s*(?::[^=\n]*)?=\s*(?:\w+\.)*Horsies\(", re.MULTILINE)
+# It is called without arguments.
+_FACTORY = re.compile(r"^def\s+([^\W_]\w*)\((?:[^)]*=[^)]*)?\)\s*->\s*[\"']?(?:\w+\.)*Horsies\b", re.MULTILINE)
 
 
 def expand_globs(patterns: list[str]) -> list[str]:
@@ -123,7 +124,10 @@ def _modules_below(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _is_foreign(folder: str) -> bool:
-    return folder.startswith("_") or folder in ("node_modules", "site_packages", "venv", "env", "build", "dist")
+    """Whether nobody keeps an app there. `horsies` is this package, in a checkout of it."""
+    return folder.startswith("_") or folder in (
+        "node_modules", "site_packages", "venv", "env", "build", "dist", "tests", "horsies"
+    )  # fmt: skip
 
 
 def _apps_in_text(file: Path) -> list[str]:

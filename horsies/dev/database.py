@@ -23,8 +23,10 @@ OWN = Path(".horsies/postgres")
 PREFIX = "embedded:"
 ASK_S = 60.0
 LONG_S = 5.0
-LOADED = "embedded"  # the key of the answer: a directory, or null; an app that cannot be loaded has none
+LOADED = "embedded"  # a key of the answer: a directory, or null; an app that cannot be loaded has none
+PROBLEM = "problem"  # the other key: why it cannot be loaded
 MOST_ANSWERED = 1 << 16
+MOST_SAID = 300  # characters of a problem
 
 
 def environment_with_database(
@@ -33,7 +35,7 @@ def environment_with_database(
     """The environment of the programs. An embedded server that they need is running from now on."""
     given = environment.get(VARIABLE, "").strip()
     if given and not given.startswith(PREFIX):
-        say(f"database: that of {VARIABLE}")
+        say(f"database: from {VARIABLE}")
         return dict(environment)
     path = Path(given.removeprefix(PREFIX)) if given else embedded_path_of(module, environment, say)
     if path is None:
@@ -41,7 +43,7 @@ def environment_with_database(
         return dict(environment)
     path = path.expanduser().resolve()
     is_new = not (path / "data").exists()
-    say(f"database: embedded PostgreSQL in {path}{' (it is made now, which takes some seconds)' if is_new else ''}")
+    say(f"database: embedded PostgreSQL in {path}{' (creating it; this takes a few seconds)' if is_new else ''}")
     from horsies.core.embedded import ensure_running
 
     return {**environment, VARIABLE: ensure_running(path)}
@@ -53,7 +55,7 @@ def embedded_path_of(module: str, environment: Mapping[str, str], say: Callable[
     guess could mean to work on another database than the app would."""
     answer = _answer_of(module, environment, say)
     if LOADED not in answer:
-        say(f"{module} cannot be loaded without {VARIABLE}, so it gets that of an embedded server")
+        say(f"{module} did not load without {VARIABLE} ({answer[PROBLEM]}); it gets that of an embedded server")
         return OWN
     path = answer[LOADED]
     return None if path is None else Path(path)
@@ -86,7 +88,7 @@ def _wait_for(asked: subprocess.Popen[bytes], module: str, say: Callable[[str], 
     try:
         asked.wait(LONG_S)
     except subprocess.TimeoutExpired:
-        say(f"the import of {module} takes long; it is waited for at most {ASK_S:.0f} s")
+        say(f"importing {module} is slow; waiting up to {ASK_S:.0f} s")
         try:
             asked.wait(ASK_S - LONG_S)
         except subprocess.TimeoutExpired:
@@ -128,8 +130,8 @@ def reply(module: str, writing: int) -> None:
     os.set_inheritable(writing, False)
     try:
         found = own_setting(locate.load_app(module).config.broker)
-    except BaseException:  # also a module that exits
-        found = {}
+    except BaseException as problem:  # also a module that exits
+        found = {PROBLEM: (str(problem).partition("\n")[0] or type(problem).__name__)[:MOST_SAID]}
     os.write(writing, json.dumps(found).encode())
 
 

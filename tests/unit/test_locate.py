@@ -218,7 +218,14 @@ def test_m01_apps_nearby_are_named_if_none_is_found(factory: Path) -> None:
 
 
 def test_m01_looking_for_apps_imports_nothing_and_looks_at_no_foreign_files(project: Path) -> None:
-    apart = {".venv/lib/other.py", "node_modules/x.py", "a/b/c/d/e/deep.py", "test_shop.py"}
+    apart = {
+        ".venv/lib/other.py",
+        "node_modules/x.py",
+        "a/b/c/d/e/deep.py",
+        "test_shop.py",
+        "horsies/x.py",
+        "tests/x.py",
+    }
     for name in (*apart, "strange.py"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(APP + "open('imported', 'w').close()")
@@ -227,6 +234,12 @@ def test_m01_looking_for_apps_imports_nothing_and_looks_at_no_foreign_files(proj
     assert not [
         one for one in found if Path(one.partition(":")[0]).name in ("other", "x", "test_shop") or "deep" in one
     ]
+
+
+def test_m01_only_an_app_that_can_be_named_is_proposed(project: Path) -> None:
+    heads = ("def _load() -> Horsies", "def load(name: str) -> Horsies", "def made(name: str = 'x') -> Horsies")
+    (project / "makers.py").write_text("".join(f"{head}: ...\n" for head in heads))
+    assert [one for one in apps_nearby("makers") if one.startswith("makers")] == ["makers:made()"]
 
 
 def test_m01_files_that_cannot_be_read_are_passed_over(project: Path) -> None:
