@@ -36,18 +36,21 @@ if TYPE_CHECKING:
         SweepStaleWorkersResult as SweepStaleWorkersResult, WorkerRecoveryConfig as WorkerRecoveryConfig,
         WorkerResilienceConfig as WorkerResilienceConfig,
     )
-    from horsies.core.models.schedule import (
+    from horsies.core.models.schedule.config import (
+        ScheduleConfig as ScheduleConfig, ScheduleError as ScheduleError, ScheduleErrorCode as ScheduleErrorCode,
+        ScheduleInfo as ScheduleInfo, SchedulePattern as SchedulePattern, ScheduleResult as ScheduleResult,
+        ScheduleSource as ScheduleSource, TaskSchedule as TaskSchedule,
+    )
+    from horsies.core.models.schedule.cron import CronSchedule as CronSchedule
+    from horsies.core.models.schedule.cron_terms import (
         BothDays as BothDays, ByMonthDay as ByMonthDay, ByWeekday as ByWeekday, CronEnumRange as CronEnumRange,
         CronEnumStep as CronEnumStep, CronEnumValues as CronEnumValues, CronEvery as CronEvery, CronRange as CronRange,
-        CronSchedule as CronSchedule, CronStep as CronStep, CronValues as CronValues, DailySchedule as DailySchedule,
-        DaySelector as DaySelector, EitherDay as EitherDay, EveryDay as EveryDay, HourlySchedule as HourlySchedule,
-        IntervalSchedule as IntervalSchedule, Month as Month, MonthlySchedule as MonthlySchedule,
-        ScheduleConfig as ScheduleConfig, SchedulePattern as SchedulePattern, TaskSchedule as TaskSchedule,
-        Weekday as Weekday, WeeklySchedule as WeeklySchedule,
+        CronStep as CronStep, CronValues as CronValues, DaySelector as DaySelector, EitherDay as EitherDay,
+        EveryDay as EveryDay,
     )
-    from horsies.core.models.schedule.config import (
-        ScheduleError as ScheduleError, ScheduleErrorCode as ScheduleErrorCode, ScheduleInfo as ScheduleInfo,
-        ScheduleResult as ScheduleResult, ScheduleSource as ScheduleSource,
+    from horsies.core.models.schedule.patterns import (
+        DailySchedule as DailySchedule, HourlySchedule as HourlySchedule, IntervalSchedule as IntervalSchedule,
+        Month as Month, MonthlySchedule as MonthlySchedule, Weekday as Weekday, WeeklySchedule as WeeklySchedule,
     )
     from horsies.core.models.tasks import (
         BuiltInTaskCode as BuiltInTaskCode, ContractCode as ContractCode, OperationalErrorCode as OperationalErrorCode,
@@ -116,12 +119,15 @@ _NAMES = {
     "horsies.core.models.recovery":
         "INFRASTRUCTURE_RESILIENT_FLAG ActiveWorker RecoveryConfig SweepStaleWorkersOptions "
         "SweepStaleWorkersResult WorkerRecoveryConfig WorkerResilienceConfig",
-    "horsies.core.models.schedule":
+    "horsies.core.models.schedule.config":
+        "ScheduleConfig ScheduleError ScheduleErrorCode ScheduleInfo SchedulePattern ScheduleResult "
+        "ScheduleSource TaskSchedule",
+    "horsies.core.models.schedule.cron": "CronSchedule",
+    "horsies.core.models.schedule.cron_terms":
         "BothDays ByMonthDay ByWeekday CronEnumRange CronEnumStep CronEnumValues CronEvery CronRange "
-        "CronSchedule CronStep CronValues DailySchedule DaySelector EitherDay EveryDay HourlySchedule "
-        "IntervalSchedule Month MonthlySchedule ScheduleConfig SchedulePattern TaskSchedule Weekday "
-        "WeeklySchedule",
-    "horsies.core.models.schedule.config": "ScheduleError ScheduleErrorCode ScheduleInfo ScheduleResult ScheduleSource",
+        "CronStep CronValues DaySelector EitherDay EveryDay",
+    "horsies.core.models.schedule.patterns":
+        "DailySchedule HourlySchedule IntervalSchedule Month MonthlySchedule Weekday WeeklySchedule",
     "horsies.core.models.tasks":
         "BuiltInTaskCode ContractCode OperationalErrorCode OutcomeCode RetrievalCode RetryPolicy "
         "SubWorkflowError SubWorkflowSummary TaskAttemptInfo TaskError TaskFailed TaskInfo TaskResult "

@@ -9,7 +9,7 @@ import typer
 from horsies.cli import database, options, output
 from horsies.core import errors, locate, logs
 from horsies.core.app import Horsies
-from horsies.core.checks.code import definitions_of
+from horsies.core.checks import code
 
 
 def check(
@@ -46,7 +46,7 @@ def summary(app: Horsies) -> str:
     """How many tasks, workflows, builders and schedules the app has (M-22)."""
     counts = {
         "task": len(app.list_tasks()),
-        "workflow": len(definitions_of(app)),
+        "workflow": len(code.definitions_of(app)),
         "builder": len(app.get_workflow_builders()),
         "schedule": 0 if app.config.schedule is None else len(app.config.schedule.schedules),
     }

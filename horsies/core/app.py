@@ -339,7 +339,7 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks):
     def testing(self) -> AppTesting:
         """For tests of your own code: run what is sent in this process, look at it, let time pass, crash workers."""
         if self._testing is None:
-            from horsies.testing.kit import AppTesting
+            from horsies.testing import AppTesting
 
             self._testing = AppTesting(self)
         return self._testing

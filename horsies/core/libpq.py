@@ -26,6 +26,7 @@ def _missing(problem: ImportError) -> LibpqMissing:
 
 
 try:
+    import psycopg
     import psycopg.conninfo
 except ModuleNotFoundError:  # psycopg itself
     raise

@@ -16,12 +16,12 @@ from django.test import TransactionTestCase
 from horsies.contrib.django.project import DjangoHorsies, project_app
 from horsies.core.sql import load
 from horsies.core.tasks.execute import Report
-from horsies.testing.running import Ways
+from horsies.testing import running
 
 _CLOSES = "_closes_horsies_first"
 
 
-class DjangoWays(Ways):
+class DjangoWays(running.Ways):
     """Code of the other kind is called through asgiref, so that it uses the connection, and with it the transaction, of
     whoever has called."""
 
