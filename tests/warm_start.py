@@ -141,10 +141,11 @@ class _WarmForkServer(forkserver.ForkedServer):
             os.close(self._status)
         return self.returncode
 
-    def kill(self) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.wait(0)  # if it has ended, its pid may be another process's
-        super().kill()
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
 
     def close(self) -> None:
         """End it, if no worker has."""

@@ -151,6 +151,7 @@ def main() -> NoReturn:
 
 def run_and_exit(args: list[str], command: Command | None = None, prog_name: str = "horsies") -> NoReturn:
     """Run one command line and end the process. `command` is another program of the same commands."""
+    _open_missing_streams()
     try:
         code = run(args, command, prog_name, is_program=command is None)
     except BaseException as problem:  # a mistake of ours, or something strange in a module of the user
@@ -164,6 +165,18 @@ def run_and_exit(args: list[str], command: Command | None = None, prog_name: str
             code = 1
     # Threads that the user's modules have started must not keep the command from ending.
     os._exit(code)
+
+
+def _open_missing_streams() -> None:
+    """A program may be started without standard input, output or error. The next file or socket that it opens would get
+    that number, and with it what this process and those that it starts write there."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, number)
+            if nothing != number:
+                os.close(nothing)
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def run(
@@ -185,7 +198,7 @@ def run(
             raise
         output.show_error(missing)
         return 1
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except SystemExit as end:  # the shell's completion ends so, and Typer and rich if their reader is gone
         code = end.code

@@ -156,7 +156,7 @@ def _is_test(path: str) -> bool:
 
 def _import_file(path: Path) -> ModuleType:
     file, as_given = path.resolve(), Path(os.path.abspath(path))
-    own_name = f"_horsies_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+    own_name = f"_horsies_{file.stem}_{hashlib.sha256(os.fsencode(file)).hexdigest()[:12]}"
     loaded = _already_loaded(file, as_given, own_name)
     if loaded is not None:
         return loaded

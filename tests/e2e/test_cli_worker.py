@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -342,3 +344,36 @@ def test_w30b_async_code_that_blocks_the_loop_is_named_with_its_line(
     assert "async task shop.blocking has blocked the event loop" in said and f" at {project}/shop.py:{line} (" in said
     assert "time.sleep(0.1)" in said and f"task_id={task_id}" in said
     assert worker.said.count("has blocked the event loop") == 1
+
+
+SAYS = """
+
+@app.task("shop.say")
+def say() -> TaskResult[int, TaskError]:
+    print("hello", flush=True)
+    os.system("echo hello")
+    return TaskResult(ok=os.write(1, b"hello"))
+"""
+
+
+def test_w41_a_worker_may_be_started_without_standard_streams(tmp_path: Path, database_url: str) -> None:
+    """What is written to them must not reach a socket that has got their numbers."""
+    (tmp_path / "shop.py").write_text(APP + SAYS)
+    command = shlex.join([sys.executable, "-m", "horsies", "worker", "shop:app", "--processes", "1"])
+    env = environment(DATABASE_URL=database_url, SHOP_DATABASE_URL=database_url)
+    worker = subprocess.Popen(f"exec {command} <&- >&- 2>&-", shell=True, cwd=tmp_path, env=env)
+    try:
+        sent = run("send", "shop:app", "shop.say", "--wait", cwd=tmp_path, SHOP_DATABASE_URL=database_url)
+        assert sent.stdout == '{"ok":5}\n', sent.stderr
+        worker.terminate()
+        assert worker.wait(30) == 0
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_m01_a_directory_may_have_any_name(tmp_path: Path, database_url: str) -> None:
+    home = tmp_path / os.fsdecode(b"d\xff\xfe")
+    home.mkdir()
+    (home / "shop.py").write_text(APP)
+    assert run("check", "shop.py", cwd=home, SHOP_DATABASE_URL=database_url).returncode == 0

@@ -292,16 +292,47 @@ def test_w41_a_fork_server_that_the_app_has_reaped_has_ended_too() -> None:
     assert done.stdout == "0\n", done.stderr
 
 
+# What the app has started may have inherited the socket, so that its end is not seen.
 UNUSED = """
-import asyncio
+import asyncio, os, signal, time
 from horsies.core.child.forkserver import fork_server
 from horsies.core.worker.launcher import Launcher
 server = fork_server()
+if (app := os.fork()) == 0:
+    time.sleep(60)
+    os._exit(0)
 asyncio.run(Launcher(server).stop())
+os.kill(app, signal.SIGKILL)
 print(server.returncode)
 """
 
 
 def test_w41_a_forked_server_ends_with_a_worker_that_never_started() -> None:
-    done = subprocess.run([sys.executable, "-c", UNUSED], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "0\n", done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", UNUSED], cwd=ROOT, capture_output=True, text=True, check=True, timeout=50
+    )
+    assert done.stdout == "-9\n", done.stderr
+
+
+CLOSED = """
+import asyncio, os
+from horsies.core.child.forkserver import fork_server
+from horsies.core.worker.launcher import Launcher
+server = fork_server()
+os.closerange(3, 256)  # as programs do that leave their terminal
+other = os.open(os.devnull, os.O_RDWR)
+async def main():
+    launcher = Launcher(server)
+    await launcher.start()
+    print(launcher.pid != server.pid, server.returncode)
+    await launcher.stop()
+asyncio.run(main())
+os.fstat(other)
+"""
+
+
+def test_w41_a_fork_server_that_the_app_has_cut_off_is_replaced() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSED], cwd=ROOT, capture_output=True, text=True, check=True, timeout=50
+    )
+    assert done.stdout == "True -9\n", done.stderr

@@ -69,25 +69,49 @@ class ForkedServer:
         self.pid = pid
         self.control = control
         self.returncode: int | None = None
+        self._socket = os.fstat(control.fileno()).st_ino
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the descriptor is still that of the socket: an app may close all that it does not know."""
+        try:
+            return os.fstat(self.control.fileno()).st_ino == self._socket
+        except OSError:
+            return False
+
+    def poll(self) -> int | None:
+        return self._look(os.WNOHANG)
 
     def wait(self, timeout: float | None = None) -> int:
         until = None if timeout is None else time.monotonic() + timeout
-        while self.returncode is None:
+        while (code := self._look(0 if until is None else os.WNOHANG)) is None:
+            if until is not None and time.monotonic() > until:
+                raise subprocess.TimeoutExpired("the fork server", timeout or 0.0)
+            time.sleep(WAIT_STEP_S)
+        return code
+
+    def _look(self, how: int) -> int | None:
+        if self.returncode is None:
             try:
-                pid, status = os.waitpid(self.pid, 0 if until is None else os.WNOHANG)
+                pid, status = os.waitpid(self.pid, how)
             except ChildProcessError:  # the app has reaped it, and how it ended is lost
                 pid, status = self.pid, 0
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
-            elif until is not None and time.monotonic() > until:
-                raise subprocess.TimeoutExpired("the fork server", timeout or 0.0)
-            else:
-                time.sleep(WAIT_STEP_S)
         return self.returncode
 
     def kill(self) -> None:
-        if self.returncode is None:
+        if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
+
+    def abandon(self) -> None:
+        """End a server that has no children. The end of its socket might not be seen: others may have it too."""
+        if self.is_reachable:
+            self.control.close()
+        else:
+            self.control.detach()  # the number may be someone else's now
+        self.kill()
+        self.wait()
 
 
 def fork_server() -> ForkedServer | None:

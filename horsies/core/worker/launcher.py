@@ -113,6 +113,9 @@ class Launcher:
         if self.is_running:
             return
         self._loop, self._is_stopping = asyncio.get_running_loop(), False
+        if self._forked is not None and not self._forked.is_reachable:
+            self._forked.abandon()
+            self._forked = None
         if self._forked is not None:
             self._process, ours, self._forked = self._forked, self._forked.control, None
         else:
@@ -154,8 +157,7 @@ class Launcher:
     async def stop(self) -> None:
         """End the fork server. It kills its remaining children and all processes they started."""
         if self._forked is not None:  # never started
-            self._forked.control.close()
-            self._forked.wait()
+            self._forked.abandon()
             self._forked = None
         if self._control is None or self._gone is None:
             return
