@@ -11,7 +11,7 @@ from graphlib import TopologicalSorter
 from itertools import takewhile
 
 import horsies
-from tests.architecture.source import Import, Module, modules
+from tests.architecture.source import Import, Module, imported_modules, modules
 
 MODULE_OF = horsies._MODULE_OF
 # All public names, each by a thread of its own.
@@ -70,7 +70,15 @@ def whole(name: str) -> str:
     return next((package for package in eager() if name.startswith(f"{package}.")), name)
 
 
-def test_no_imports_go_in_circles() -> None:
+def test_modules_do_not_import_in_circles() -> None:
+    graph = {
+        name: {target for one, target in imported_modules(module) if not one.inside and not one.for_types}
+        for name, module in modules().items()
+    }
+    TopologicalSorter(graph).prepare()
+
+
+def test_packages_do_not_import_in_circles() -> None:
     graph: dict[str, set[str]] = {}
     for name, module in modules().items():
         graph.setdefault(whole(name), set()).update({whole(other) for other in needed(module)} - {whole(name)})
