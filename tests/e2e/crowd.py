@@ -10,10 +10,8 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from typing import Any
 
 from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
@@ -35,21 +33,17 @@ SWEEPING = WorkerRecoveryConfig(heartbeat_interval=1, sweep_threshold=2, recover
 def a_crowd(url: str, processes: int, *, reapers: int, sweepers: int) -> Iterator[list[subprocess.Popen[str]]]:
     """So many processes, begun at the same moment when all are connected."""
     args = (url, str(reapers), str(sweepers))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with ExitStack() as stack:
         crowd = []
-        said = stack.enter_context(tempfile.TemporaryFile("w+"))  # a pipe that nobody reads would fill
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": said}
         for _ in range(processes):
             process = warm_start.start(args, program=__file__, cwd=ROOT, env=os.environ, **pipes)
             stack.enter_context(process)
             stack.callback(process.kill)
             crowd.append(process)
         for process in crowd:
-            assert process.stdout is not None
-            if process.stdout.readline() != "ready\n":
-                process.wait()
-                said.seek(0)
-                raise AssertionError(said.read())
+            assert process.stdout is not None and process.stderr is not None
+            assert process.stdout.readline() == "ready\n", process.stderr.read()
         for process in crowd:
             assert process.stdin is not None
             process.stdin.write("go\n")

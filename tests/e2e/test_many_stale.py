@@ -89,8 +89,10 @@ async def test_r17_claims_go_on_while_100000_are_recovered(
         alone = await claims(conn, lambda taken: taken < PROBES)
         with a_crowd(database_url, 1, reapers=1, sweepers=0) as [recovering]:
             began = perf_counter()
-            beside = await claims(conn, lambda taken: recovering.poll() is None)
+            over = asyncio.create_task(asyncio.to_thread(recovering.communicate))  # which reads what it says
+            beside = await claims(conn, lambda taken: not over.done())
             took = perf_counter() - began
+            await over
     steps = await transactions(db)
     print(
         f"\n{sum(steps)} recovered in {len(steps)} transactions, {took:.1f} s; {len(beside)} claims beside it, median"
