@@ -10,7 +10,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 15.0
+PATIENCE = 45.0
 
 
 async def eventually(

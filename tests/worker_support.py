@@ -22,7 +22,7 @@ from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.launcher import Launcher
 from horsies.core.worker.service import Worker
 from tests import warm_start
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 ROOT = Path(__file__).resolve().parent.parent
 ONE_AT_A_TIME = {"processes": 1, "concurrency": 1}
@@ -41,7 +41,7 @@ async def running_worker(app: Horsies, **settings: Any) -> AsyncIterator[Worker]
         finally:
             worker.request_stop()
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(PATIENCE):
                     await running
             except TimeoutError:
                 worker.request_stop()

@@ -227,7 +227,7 @@ async def test_w25a_a_sync_task_behind_a_long_async_one_is_taken_back(basic: Any
             states = await rows.all("SELECT DISTINCT status FROM horsies_tasks WHERE id LIKE 's%%'")
             return [row["status"] for row in states] == ["PENDING"]
 
-        await eventually(all_back, 5, what="the sync tasks wait in the queue")
+        await eventually(all_back, what="the sync tasks wait in the queue")
         assert await rows.status("long") == "RUNNING"
         for n in range(5):
             await rows.until(f"s{n}", "COMPLETED")

@@ -226,7 +226,7 @@ def test_w54_nothing_survives_a_supervisor_that_was_killed(tmp_path: Path, task:
         family = [*map(int, line.split()), *(process.pid for process in descendants(supervisor.pid))]
         assert len(family) >= 4
         supervisor.kill()
-        eventually_sync(lambda: not [pid for pid in family if is_alive(pid)], timeout=5)
+        eventually_sync(lambda: not [pid for pid in family if is_alive(pid)])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal")
@@ -241,7 +241,7 @@ def test_w54_a_child_dies_even_if_fork_server_and_supervisor_are_killed_together
         supervisor.send_signal(signal.SIGSTOP)
         os.kill(server, signal.SIGKILL)
         supervisor.kill()
-        eventually_sync(lambda: not is_alive(child), timeout=5)
+        eventually_sync(lambda: not is_alive(child))
 
 
 EARLY = """
@@ -268,7 +268,7 @@ def test_w54_a_forked_server_ends_with_a_supervisor_that_never_used_it() -> None
         eventually_sync(lambda: psutil.Process(pid).name() == "horsies-forks")
         assert is_alive(pid)
         supervisor.kill()
-        eventually_sync(lambda: not is_alive(pid), timeout=5)
+        eventually_sync(lambda: not is_alive(pid))
 
 
 def test_w41_a_process_with_threads_is_not_forked() -> None:
@@ -324,7 +324,7 @@ other = os.open(os.devnull, os.O_RDWR)
 async def main():
     launcher = Launcher(server)
     await launcher.start()
-    print(launcher.pid != server.pid, server.returncode)
+    print(launcher.pid != server.pid, server.returncode is not None)
     await launcher.stop()
 asyncio.run(main())
 os.fstat(other)
@@ -335,4 +335,4 @@ def test_w41_a_fork_server_that_the_app_has_cut_off_is_replaced() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CLOSED], cwd=ROOT, capture_output=True, text=True, check=True, timeout=50
     )
-    assert done.stdout == "True -9\n", done.stderr
+    assert done.stdout == "True True\n", done.stderr

@@ -90,14 +90,14 @@ async def test_s39_arguments_that_take_for_ever_hold_up_nobody_else_and_their_sl
         await scheduler.check()
         slot = await rows.hour()
         await rows.move(slot - timedelta(hours=1), "early")
-        await eventually(lambda: has_run("early"), 10)
+        await eventually(lambda: has_run("early"))
         for name in ("bad", "good", "early"):
             await rows.move(slot - timedelta(minutes=1), name)  # the payloads of two are asked for together
         await scheduler.check()
         assert (await rows.state("early"))["run_count"] == 2, "it has its payload"
         assert (await rows.state("bad"))["run_count"] == 0
-        await eventually(lambda: has_run("good"), 10)
-        await eventually(lambda: warnings(caplog), 10)
+        await eventually(lambda: has_run("good"))
+        await eventually(lambda: warnings(caplog))
         assert "'bad'" in warnings(caplog)[0] and "still being encoded" in warnings(caplog)[0]
         state = await rows.state("bad")
         assert (state["run_count"], state["next_run_at"]) == (0, slot - timedelta(minutes=1))

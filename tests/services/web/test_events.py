@@ -250,7 +250,7 @@ async def test_m75_a_client_that_may_not_look_any_more_is_sent_away_however_much
     policy = Changing()
     async with a_board(database_url, policy) as board, Watcher(board.app) as watcher:
         policy.may = False
-        ended_in_time = asyncio.create_task(eventually(lambda: not watcher.is_open, 5, what="the end"))
+        ended_in_time = asyncio.create_task(eventually(lambda: not watcher.is_open, what="the end"))
         while not ended_in_time.done():  # never quiet for a second
             await given_task(db)
             await asyncio.sleep(0.1)
