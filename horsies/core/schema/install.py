@@ -23,6 +23,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+from horsies.core.db import pooler
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.schema.functions import put_functions
 from horsies.core.sql import load
@@ -151,8 +152,10 @@ async def install(
 
 async def _installed(conn: psycopg.AsyncConnection[Any], notify: str | None, release: Release) -> InstallReport | None:
     """What is installed, with one statement, if this session can use it as it is, with this notify mode or any."""
+    # A pooler that cannot carry transactions is to be found now, and not by the first claim.
+    is_alone = conn.autocommit and not isinstance(conn, pooler.SharedConnection)
     try:
-        async with contextlib.nullcontext() if conn.autocommit else conn.transaction():
+        async with contextlib.nullcontext() if is_alone else conn.transaction():
             rows = await _rows(conn, "schema/check")
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
         return None
