@@ -200,12 +200,20 @@ async def test_t11_a_broker_that_is_closed_during_a_lone_send_keeps_no_connectio
 ) -> None:
     (await add.send_async(0, 0)).unwrap()
     other = await a_key_that_is_held(db, database_url, "k")
+    await eventually(lambda: can_send_alone(app), what="the first send is over for its writer too")
     waiting = asyncio.create_task(add.with_options(idempotency_key="k").send_async(1, 1))
     await eventually(lambda: somebody_waits_for_a_lock(db))
     await app.get_broker().close_async()
     await other.close()
     (await waiting).unwrap()
     await eventually(lambda: nobody_is_connected(db))
+
+
+def can_send_alone(app: Horsies) -> bool:
+    hub = app.get_broker().bridge.peek()
+    assert hub is not None
+    with hub.writer._alone_with_a_connection() as conn:
+        return conn is not None
 
 
 async def nobody_is_connected(db: AsyncConnection) -> bool:
