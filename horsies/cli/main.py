@@ -198,7 +198,7 @@ def run(
             raise
         output.show_error(missing)
         return 1
-    except (typer.Abort, KeyboardInterrupt):
+    except typer.Abort:
         code = INTERRUPTED
     except SystemExit as end:  # the shell's completion ends so, and Typer and rich if their reader is gone
         code = end.code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
 from datetime import timedelta
 from statistics import median, quantiles
@@ -74,7 +75,7 @@ async def test_r17_thousands_are_recovered_in_bounded_steps_while_a_worker_claim
 
 @pytest.mark.slow("100,000 stale tasks")
 @pytest.mark.timeout(900)
-async def test_r17_claims_go_on_while_100000_are_recovered(
+async def test_r17_claims_take_at_most_twice_as_long_while_100000_are_recovered(
     db: AsyncConnection[Any], database_url: str, rows: Rows
 ) -> None:
     await given_stale(db, VERY_MANY)
@@ -86,11 +87,15 @@ async def test_r17_claims_go_on_while_100000_are_recovered(
     await audit(db, condition="id LIKE 'stale%'", horsies_tasks="UPDATE")
     async with await AsyncConnection.connect(database_url, autocommit=True, options=BY_INDEX) as conn:
         await claims(conn, lambda taken: taken < PROBES)  # warm
-        alone = await claims(conn, lambda taken: taken < PROBES)
         with a_crowd(database_url, 1, reapers=1, sweepers=0) as [recovering]:
             began = perf_counter()
             over = asyncio.create_task(asyncio.to_thread(recovering.communicate))  # which reads what it says
-            beside = await claims(conn, lambda taken: not over.done())
+            alone, beside = list[float](), list[float]()
+            while not over.done():  # in turns, so that whatever else the machine does slows both
+                beside += await claims(conn, lambda taken: taken < 50 and not over.done())
+                recovering.send_signal(signal.SIGSTOP)
+                alone += await claims(conn, lambda taken: taken < 50)
+                recovering.send_signal(signal.SIGCONT)
             took = perf_counter() - began
             await over
     steps = await transactions(db)
@@ -100,7 +105,7 @@ async def test_r17_claims_go_on_while_100000_are_recovered(
         f" (alone {1e3 * p95(alone):.2f})"
     )
     assert (sum(steps), max(steps)) == (VERY_MANY, 500)
-    assert len(beside) > len(steps) / 10, "claims went on"
+    assert median(beside) <= 2 * median(alone)
 
 
 async def claims(conn: AsyncConnection[Any], is_going_on: Callable[[int], bool]) -> list[float]:

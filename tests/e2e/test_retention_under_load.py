@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from statistics import median
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.db.connections import BY_INDEX, make_pool
+from horsies.core.db.pool import Connection, Pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.retention import Retention
@@ -48,6 +51,20 @@ async def given_old(db: AsyncConnection[Any], count: int) -> None:
     await db.execute("ANALYZE")
 
 
+class Paused:
+    """Connections for as long as it goes on: each batch takes one."""
+
+    def __init__(self, pool: Pool, goes_on: asyncio.Event) -> None:
+        self._pool = pool
+        self._goes_on = goes_on
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        await self._goes_on.wait()
+        async with self._pool.connection() as conn:
+            yield conn
+
+
 DELETES = {"horsies_tasks": "DELETE", "horsies_task_attempts": "DELETE", "horsies_heartbeats": "DELETE"}
 
 
@@ -76,7 +93,7 @@ async def test_r80_r84_a_worker_prunes_thousands_in_bounded_batches_beside_its_t
 
 @pytest.mark.slow("a million old tasks")
 @pytest.mark.timeout(1800)
-async def test_r84_claims_go_on_while_a_million_old_tasks_are_deleted(
+async def test_r84_claims_are_unaffected_while_a_million_old_tasks_go(
     db: AsyncConnection[Any], database_url: str, rows: Rows
 ) -> None:
     await given_old(db, 1_000_000)
@@ -87,10 +104,10 @@ async def test_r84_claims_go_on_while_a_million_old_tasks_are_deleted(
     await db.execute("VACUUM ANALYZE")
     await audit(db, **DELETES)
     pool = make_pool(PostgresConfig(database_url=database_url), options=BY_INDEX)
-    retention = Retention(pool, RecoveryConfig(), WorkerRecoveryConfig())
+    goes_on = asyncio.Event()
+    retention = Retention(Paused(pool, goes_on), RecoveryConfig(), WorkerRecoveryConfig())
     async with await AsyncConnection.connect(database_url, autocommit=True, options=BY_INDEX) as conn:
         await claims(conn, lambda taken: taken < 400)  # warm
-        alone = await claims(conn, lambda taken: taken < 400)
         loop = asyncio.get_running_loop()
         began, passes = loop.time(), 0
 
@@ -101,7 +118,12 @@ async def test_r84_claims_go_on_while_a_million_old_tasks_are_deleted(
                 passes += 1
 
         pruning = asyncio.create_task(prune())
-        beside = await claims(conn, lambda taken: not pruning.done())
+        alone, beside = list[float](), list[float]()
+        while not pruning.done():  # in turns, so that whatever else the machine does slows both
+            alone += await claims(conn, lambda taken: taken < 50)
+            goes_on.set()
+            beside += await claims(conn, lambda taken: taken < 100 and not pruning.done())
+            goes_on.clear()
         took = loop.time() - began
         await pruning
     await pool.close()
@@ -114,4 +136,4 @@ async def test_r84_claims_go_on_while_a_million_old_tasks_are_deleted(
     assert (await rows.all(LEFT))[0]["n"] == 0
     assert sum(batches) == 3_000_000
     assert max(batches) <= 500
-    assert len(beside) > len(batches) / 10, "claims went on"
+    assert median(beside) <= 2 * median(alone)

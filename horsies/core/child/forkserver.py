@@ -102,7 +102,8 @@ class ForkedServer:
 
     def kill(self) -> None:
         if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # the app may reap it at any moment
+                os.kill(self.pid, signal.SIGKILL)
 
     def abandon(self) -> None:
         """End a server that has no children. The end of its socket might not be seen: others may have it too."""
