@@ -127,6 +127,9 @@ class WorkerProcess:
             self.process.kill()
         self.process.wait()
         if self.process.stdout:
+            if error is not None and not self.process.stdout.closed:
+                os.set_blocking(self.process.stdout.fileno(), False)  # somebody may still hold the other end
+                print(self.process.stdout.read())  # pytest shows it with the failure
             self.process.stdout.close()
 
     def stop(self, sig: signal.Signals = signal.SIGTERM, timeout: float = 30) -> tuple[int, str]:

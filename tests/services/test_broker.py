@@ -472,7 +472,7 @@ def test_t67_a_forked_process_that_ends_in_the_usual_way_does_not_hang_up_for_it
         warnings.filterwarnings("ignore", "This process .* is multi-threaded")
         from horsies.core.brokers.postgres import PostgresBroker
         from horsies.core.models.broker import PostgresConfig
-        broker = PostgresBroker(PostgresConfig(database_url=sys.argv[1]))
+        broker = PostgresBroker(PostgresConfig(database_url=sys.argv[1], pool_size=1, max_overflow=0))
         broker.get_result(broker.enqueue("x").unwrap(), 1)
 
         async def backend():
@@ -484,17 +484,20 @@ def test_t67_a_forked_process_that_ends_in_the_usual_way_does_not_hang_up_for_it
             pid = os.fork()
             if pid == 0:
                 if use_it:
-                    assert broker.enqueue("y").is_ok()
+                    sent = broker.enqueue("y")
+                    assert sent.is_ok(), sent
                 sys.exit(0)
-            assert os.waitpid(pid, 0)[1] == 0
-        assert broker.bridge.run(backend) == mine
+            status = os.waitpid(pid, 0)[1]
+            assert status == 0, status
+        after = broker.bridge.run(backend)
+        assert after == mine, (mine, after)
         print("same session")
     """
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", textwrap.dedent(script), database_url],
         capture_output=True, text=True, timeout=60, cwd=os.getcwd(),
     )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (0, "same session\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "same session\n", ""), done.stderr
 
 
 def test_t67_a_process_that_is_waiting_ends_at_once_and_quietly(database_url: str) -> None:
