@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import timeit
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -125,11 +124,6 @@ def test_e01_the_check_of_the_command_is_that_of_a_fresh_process(tmp_path: Path)
     shutil.rmtree(place / "horsies-0.9.dist-info")
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_e01_the_check_takes_no_time() -> None:
-    """A fraction of a millisecond; the limit is wide because machines are busy."""
-    assert min(timeit.repeat(distribution.refuse_other, number=10, repeat=5)) / 10 < 0.005
 
 
 def test_e01_the_distribution_and_its_extras_have_one_name() -> None:

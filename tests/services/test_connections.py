@@ -13,7 +13,7 @@ from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.db.connections import connect, drain_pending_connects
 from horsies.core.models.broker import PostgresConfig
 from tests.factories import given_task
-from tests.support import eventually, eventually_sync
+from tests.support import PATIENCE, eventually, eventually_sync
 
 NAME = "opened for nobody"
 
@@ -45,7 +45,7 @@ def test_who_ends_a_loop_lets_openings_end_first(database_url: str) -> None:
         await asyncio.sleep(after_s)
         opening.cancel()
         await asyncio.wait([opening])
-        await drain_pending_connects()
+        await drain_pending_connects(PATIENCE)
 
     for number in range(20):
         asyncio.run(give_up_at_once(number * 0.0005))
