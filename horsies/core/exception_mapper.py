@@ -4,7 +4,7 @@ codes that users may configure.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
@@ -84,11 +84,3 @@ def nearest(kind: type[BaseException], mapper: Mapping[type[BaseException], str]
 def is_expected(exc: BaseException, *mappers: Mapping[type[BaseException], str]) -> bool:
     """Whether a mapper has a code for the exception."""
     return any(nearest(type(exc), mapper) is not None for mapper in mappers)
-
-
-def hidden_entries(
-    app_mapper: Mapping[type[BaseException], str], task_mappers: Iterable[Mapping[type[BaseException], str]]
-) -> list[type[BaseException]]:
-    """The classes of the app's mapper that match nothing, because every task maps them, or a base class, itself."""
-    own = list(task_mappers)
-    return [kind for kind in app_mapper if own and all(nearest(kind, mapper) is not None for mapper in own)]
