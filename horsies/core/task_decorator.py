@@ -40,6 +40,7 @@ AnyResult: TypeAlias = tasks.TaskResult[T, tasks.TaskError]
 __all__ = ["AsyncTaskFunction", "NodeFactory", "TaskDecorator", "TaskFunction"]
 MAX_NAME_LENGTH = 255
 _OPTIONS = ("queue_name", "retry_policy", "exception_mapper", "default_unhandled_error_code", "timeout_ms", "flags")
+_OF_MAPPERS = (ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER, ErrorCode.CHECK_RESERVED_CODE_COLLISION)
 _LISTED = f"; the options are {', '.join(_OPTIONS)}"
 _OF_A_SEND = "it belongs to a send: task.with_options({}=...)"
 _MISPLACED = {
@@ -254,7 +255,7 @@ class TaskDecorator:
             return replace(self, task_name=default_name(fn))(fn)
         report = ValidationReport(phase="the definition of a task")
         for message, code in self._problems(fn):
-            kind = ConfigurationError if code is ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER else TaskDefinitionError
+            kind = ConfigurationError if code in _OF_MAPPERS else TaskDefinitionError
             location = SourceLocation.from_function(fn) or SourceLocation.of_caller()
             report.add(kind(message, code=code, location=location))
         names = _names_around()
@@ -284,7 +285,7 @@ class TaskDecorator:
             priority=config.priority_of(queue),
             options=tasks.TaskOptions(self.retry_policy, self.timeout_ms),
             flags=definition.flags_of(self.flags),
-            exception_mapper=self.exception_mapper or {},
+            exception_mapper=dict(self.exception_mapper or {}),
             app_exception_mapper=config.exception_mapper,
             default_unhandled_error_code=self.default_unhandled_error_code,
             app_default_unhandled_error_code=config.default_unhandled_error_code,
@@ -318,11 +319,9 @@ class TaskDecorator:
             definition.flags_of(self.flags)
         except (ValueError, TypeError) as problem:
             yield str(problem), ErrorCode.TASK_INVALID_OPTIONS
-        for text in mapper_problems(self.exception_mapper or {}):
-            yield text, ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
+        yield from mapper_problems(self.exception_mapper or {})
         if self.default_unhandled_error_code is not None:
-            for text in default_code_problems(self.default_unhandled_error_code):
-                yield text, ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
+            yield from default_code_problems(self.default_unhandled_error_code)
 
 
 def default_name(fn: Callable[..., Any]) -> str:

@@ -1,5 +1,5 @@
-"""Phases 2 to 5 of the check (M-20), which ask nobody: the modules of an app can be imported, its workflows can be
-built, its schedules and error codes fit.
+"""Phases 2 to 4 of the check (M-20), which ask nobody: the modules of an app can be imported, its workflows can be
+built, its schedules fit.
 
 `advice` yields the warnings: things that work, but probably not as intended. They are looked for only if there are no
 errors. `live.py` checks what is in the database.
@@ -10,13 +10,13 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from horsies.core import app_workflows, discovery, errors, exception_mapper
+from horsies.core import app_workflows, discovery, errors
 from horsies.core.models import codes, sending
 from horsies.core.models.tasks import OutcomeCode
 from horsies.core.models.workflow import SubWorkflowNode, TaskNode, WorkflowDefinition, WorkflowSpec
@@ -110,15 +110,6 @@ def schedules(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     config = subject.app.config.schedule
     for schedule in () if config is None else config.schedules:
         yield from schedule_problems(subject.app, schedule)
-
-
-def policies(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
-    """Phase 5: mappers and default codes, checked once more because a dict can change after its first check."""
-    app, config = subject.app, subject.app.config
-    yield from _mapper_errors(config.exception_mapper, config.default_unhandled_error_code, "AppConfig", app.location)
-    for task in app.tasks.values():
-        owner = f"task {task.task_name!r}"
-        yield from _mapper_errors(task.exception_mapper, task.default_unhandled_error_code, owner, task.location)
 
 
 def advice(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
@@ -259,25 +250,6 @@ def _looks_like_a_builder(module: ModuleType, fn: Any) -> bool:
         returns = str(getattr(fn, "__annotations__", {}).get("return", "")).rpartition(".")[2]
         return str(returns).startswith("WorkflowSpec")
     return (typing.get_origin(returns) or returns) is WorkflowSpec
-
-
-def _mapper_errors(
-    mapper: Mapping[type[BaseException], str], default: Any, owner: str, location: errors.SourceLocation | None
-) -> Iterator[errors.HorsiesError]:
-    for kind, code in mapper.items():
-        for text in exception_mapper.mapper_problems({kind: code}):
-            yield _mapper_error(f"{owner}: {text}", code, location)
-    if default is not None:
-        for text in exception_mapper.default_code_problems(default):
-            yield _mapper_error(f"{owner}: {text}", default, location)
-
-
-def _mapper_error(message: str, code: Any, location: errors.SourceLocation | None) -> errors.ConfigurationError:
-    collides = isinstance(code, str) and exception_mapper.is_reserved(code)
-    kind = (
-        errors.ErrorCode.CHECK_RESERVED_CODE_COLLISION if collides else errors.ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
-    )
-    return errors.ConfigurationError(message, code=kind, location=location)
 
 
 def _is_limited(policy: sending.RetryPolicy | None, tasks: Collection[TaskDefinition[Any, Any]]) -> bool:

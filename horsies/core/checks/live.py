@@ -1,4 +1,4 @@
-"""Phase 6, only in a live check: the database answers, and the tasks and schedules in it fit the present code.
+"""Phase 5, only in a live check: the database answers, and the tasks and schedules in it fit the present code.
 
 Only the app's own queues are looked at, since others may be another app's. The look is bounded: the first tasks of each
 queue in the order in which they will be claimed, and of each name the arguments of some; the first schedules by name.
