@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
+from horsies.core.codec import arguments
 from horsies.core.codec.serde import TaskCodec
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation, TaskDefinitionError, ValidationReport
 from horsies.core.exception_mapper import default_code_problems, mapper_problems
@@ -258,7 +259,7 @@ class TaskDecorator:
             kind = ConfigurationError if code in _OF_MAPPERS else TaskDefinitionError
             location = SourceLocation.from_function(fn) or SourceLocation.of_caller()
             report.add(kind(message, code=code, location=location))
-        names = _names_around()
+        names = arguments.names_around()
         codec = None
         if inspect.isfunction(fn):
             try:
@@ -352,12 +353,3 @@ def _name_problems(name: Any) -> Iterator[tuple[str, ErrorCode]]:
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
         text = f"a task name must have 1 to {MAX_NAME_LENGTH} printable characters: @app.task('name')"
         yield text, ErrorCode.TASK_INVALID_OPTIONS
-
-
-def _names_around() -> dict[str, Any]:
-    """Names that the annotations of a nested function may use: those of the scope that defines it."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("horsies.core."):
-        frame = frame.f_back
-    is_function_scope = frame.f_code.co_name != "<module>"
-    return dict(frame.f_locals) if is_function_scope else {}
