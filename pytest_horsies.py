@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 OPTION = "horsies_app"
 
 
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(OPTION, "The app of the fixture horsies_app, for example shop:app.", default="")
-    _leave_horsies_as_it_is(pluginmanager)
 
 
 @pytest.fixture(scope="session")
@@ -66,14 +65,6 @@ def horsies_worker(horsies_app: Horsies) -> Iterator[SpawnedWorker]:
     """A real worker process for the app, on the database of the test. It is stopped when the test has ended."""
     with horsies_app.testing.worker() as worker:
         yield worker
-
-
-def _leave_horsies_as_it_is(pluginmanager: pytest.PytestPluginManager) -> None:
-    """pytest rewrites the assertions of every package that brings a plugin. Ours has none for tests, and its import
-    would take twice as long. If a version of pytest keeps these names elsewhere, it only takes longer."""
-    marked = getattr(pluginmanager.rewrite_hook, "_must_rewrite", None)
-    if isinstance(marked, set):
-        marked.discard("horsies")
 
 
 def _load(locator: str, root: Path) -> Horsies:

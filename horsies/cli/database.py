@@ -1,7 +1,10 @@
 """Which database a command works on, and the one line that says so. `horsies init-db` creates or upgrades the tables
-there (M-07). The first of these that is given decides (docs/decisions/0006-cli.md):
+there (M-07). The first of these that is given decides:
 
 --database-url  →  the app's own, if a module is given  →  DATABASE_URL  →  the embedded server in .horsies/postgres
+
+The variable does not win over an app: producers and workers of one app must meet in one place, and a variable that
+happens to be set must not send a worker elsewhere. An app that wants the variable reads it itself.
 """
 
 import asyncio

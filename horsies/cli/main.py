@@ -75,7 +75,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "init-db": ("database:init_db", "Create the tables, or upgrade them to this version."),
         "grants": ("grants:grants", "Print or grant the rights that roles need."),
         "schema": ("schema:schema", "Describe the tasks of an app for other languages."),
-        "migrate-from": ("migrate:migrate_from", "Convert a project that uses another queue."),
     },
     "Tasks": {
         "send": ("task_actions:send", "Send a task, and optionally wait for its result."),

@@ -31,7 +31,7 @@ def bar(progress: TaskProgress, *, is_running: bool = True) -> str:
     if (fraction := progress.fraction) is not None:
         full = int(fraction * WIDTH)
         parts += ["█" * full + "░" * (WIDTH - full), f"{int(fraction * 100)}%"]
-    parts.append(_number(progress.done) if progress.total is None else _of(progress.done, progress.total))
+    parts.append(_number(progress.done) + (f"/{_number(progress.total)}" if progress.total is not None else ""))
     if progress.rate:
         parts.append(f"{_number(progress.rate)}/s")
     if is_running and (left := progress.remaining) is not None:
@@ -47,10 +47,6 @@ def short(progress: TaskProgress | None) -> str | None:
         return None
     fraction = progress.fraction
     return _number(progress.done) if fraction is None else f"{int(fraction * 100)}%"
-
-
-def _of(done: float, total: float) -> str:
-    return f"{_number(done)}/{_number(total)}"
 
 
 def _number(value: float) -> str:
@@ -103,17 +99,13 @@ def _follow(app: Horsies, task_id: str) -> LogPlace:
             continue
         if quiet_until is not None and time.monotonic() > quiet_until:
             return place
-        if quiet_until is None and _has_ended(_info(app, task_id)):
+        if quiet_until is None and ((info := _info(app, task_id)) is None or info.status in TASK_TERMINAL_STATES):
             quiet_until = time.monotonic() + LATE_S
         time.sleep(FOLLOW_S)
 
 
 def _info(app: Horsies, task_id: str) -> TaskInfo | None:
     return session.value_of(app.get_task_info(task_id), app)
-
-
-def _has_ended(info: TaskInfo | None) -> bool:
-    return info is None or info.status in TASK_TERMINAL_STATES
 
 
 def _print(lines: Sequence[TaskLogLine], attempt: int | None) -> int | None:

@@ -239,11 +239,6 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("a client for TypeScript", "horsies schema shop.tasks:app --typescript --output tasks.ts"),
         ("let horsies_send know the queues before the first worker starts", "horsies schema shop.tasks:app --publish"),
     ),
-    "migrate-from": (
-        ("a patch on standard output, the report on standard error", "horsies migrate-from celery shop > move.patch"),
-        ("change the files of two modules", "horsies migrate-from celery shop.celery shop.tasks --write"),
-        ("the report for a program", "horsies migrate-from procrastinate shop/ --json | jq .findings"),
-    ),
     "send": (
         ("send a task, and get its id", "horsies send shop.tasks:app shop.price --kwargs '{\"order\": 1}'"),
         ("wait for its result", "horsies send shop.tasks:app shop.price --args '[1]' --wait --timeout 30s"),

@@ -72,7 +72,6 @@ __all__ = [
     "watch_until_interrupted",
     "with_plain_codes",
     "write",
-    "write_bytes",
     "write_log",
     "write_styled",
     "write_text",
@@ -111,16 +110,6 @@ def say(text: str) -> None:
 def write_text(text: str) -> None:
     """Write a text of many lines for other programs."""
     sys.stdout.write(visible_lines(text))
-
-
-def write_bytes(content: bytes) -> None:
-    """Write what another program reads byte for byte; a terminal is shown it as text."""
-    if sys.stdout.isatty():
-        write_text(content.decode(errors="replace"))
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
 
 
 def write_log(line: str) -> None:

@@ -21,6 +21,7 @@ from flask import Flask
 
 from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.locate import locator_of
 
 __all__ = ["bind"]
 FlaskSource: TypeAlias = Flask | Callable[[], Flask] | str
@@ -116,19 +117,6 @@ def _command(app: Horsies) -> click.Command:
         sys.exit(run(list(arguments), commands_for(locator, PROG), PROG))
 
     return horsies
-
-
-def locator_of(app: Horsies) -> str | None:
-    """The module and variable in which this app is; of several, that of the file that made it."""
-    found = [
-        (getattr(module, "__file__", None) or "", f"{name}:{variable}")
-        for name, module in list(sys.modules.items())
-        if name != "__main__" and module is not None
-        for variable, value in list(getattr(module, "__dict__", {}).items())
-        if value is app and variable.isidentifier()
-    ]
-    home = str(app.location.file) if app.location is not None else ""
-    return min(found, key=lambda one: (one[0] != home, one[1]))[1] if found else None
 
 
 def _misused(message: str) -> ConfigurationError:

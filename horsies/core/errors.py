@@ -135,10 +135,8 @@ class ErrorCode(StrEnum):
     CHECK_RESERVED_CODE_COLLISION = "HRS-212", "a mapper or a default that uses a built-in error code"
     CHILD_HOOK_INVALID = "HRS-214", "an invalid child start hook, or an invalid hook around tasks"
     CONFIG_INVALID = "HRS-215", "any other invalid setting"
-    CHECK_RETRY_MISSES_DEADLINE = "HRS-216", "retries that cannot happen before the deadline of their node"
     CHECK_RETRY_CODE_NEVER_SEEN = "HRS-217", "a code in `auto_retry_for` that never causes a retry"
     CHECK_WAITING_UNREADABLE = "HRS-218", "waiting tasks whose arguments the current code cannot read"
-    CHECK_MAPPER_ENTRY_NEVER_MATCHES = "HRS-220", "an entry of the app's exception mapper that no task asks for"
     CHECK_WITHOUT_SESSION = "HRS-219", "a transaction pooler without `session_database_url`: what would listen polls"
     OTHER_PACKAGE_INSTALLED = (
         "HRS-221",

@@ -4,12 +4,14 @@ codes that users may configure.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from horsies.core.errors import ErrorCode
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
 
 ExceptionMapper: TypeAlias = dict[type[BaseException], str]
+Problem: TypeAlias = tuple[str, ErrorCode]
 DEFAULT_UNHANDLED_ERROR_CODE = OperationalErrorCode.UNHANDLED_EXCEPTION.value
 _USER_CODE = re.compile(r"[A-Z][A-Z0-9_]*")
 _EXCEPTION_NAME = re.compile(r"[A-Za-z_.]*[a-z][A-Za-z0-9_]*(Error|Exception|Warning|Interrupt|Exit|Timeout)")
@@ -34,30 +36,32 @@ def is_reserved(code: str) -> bool:
     return code in BUILTIN_CODE_REGISTRY
 
 
-def mapper_problems(mapper: object) -> Iterator[str]:
+def mapper_problems(mapper: object) -> Iterator[Problem]:
     """The mistakes in an exception mapper, one sentence each."""
     if not isinstance(mapper, Mapping):
-        yield "an exception mapper is a dict of exception class to error code"
+        text = "an exception mapper is a dict of exception class to error code"
+        yield text, ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
         return
     for key, code in mapper.items():
         if not (isinstance(key, type) and issubclass(key, BaseException)):
-            yield f"exception_mapper: {key!r} is not an exception class"
+            yield f"exception_mapper: {key!r} is not an exception class", ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
             continue
         yield from code_problems(code, field_name=f"exception_mapper[{key.__name__}]")
 
 
-def code_problems(code: Any, *, field_name: str) -> Iterator[str]:
+def code_problems(code: Any, *, field_name: str) -> Iterator[Problem]:
     """The mistakes in a code that the user configured for exceptions."""
     try:
         validate_error_code_string(code, field_name=field_name)
     except ValueError as problem:
-        yield str(problem)
+        yield str(problem), ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
         return
     if is_reserved(code):
-        yield f"{field_name}: {str(code)!r} is a built-in code; choose one of your own"
+        text = f"{field_name}: {str(code)!r} is a built-in code; choose one of your own"
+        yield text, ErrorCode.CHECK_RESERVED_CODE_COLLISION
 
 
-def default_code_problems(code: Any) -> Iterator[str]:
+def default_code_problems(code: Any) -> Iterator[Problem]:
     """The same as `code_problems`, but the documented default is allowed too."""
     if code != DEFAULT_UNHANDLED_ERROR_CODE:
         yield from code_problems(code, field_name="default_unhandled_error_code")
@@ -84,11 +88,3 @@ def nearest(kind: type[BaseException], mapper: Mapping[type[BaseException], str]
 def is_expected(exc: BaseException, *mappers: Mapping[type[BaseException], str]) -> bool:
     """Whether a mapper has a code for the exception."""
     return any(nearest(type(exc), mapper) is not None for mapper in mappers)
-
-
-def hidden_entries(
-    app_mapper: Mapping[type[BaseException], str], task_mappers: Iterable[Mapping[type[BaseException], str]]
-) -> list[type[BaseException]]:
-    """The classes of the app's mapper that match nothing, because every task maps them, or a base class, itself."""
-    own = list(task_mappers)
-    return [kind for kind in app_mapper if own and all(nearest(kind, mapper) is not None for mapper in own)]

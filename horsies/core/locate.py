@@ -39,6 +39,20 @@ def is_not_found(problem: errors.HorsiesError) -> bool:
     return problem.code in (errors.ErrorCode.CLI_INVALID_ARGS, errors.ErrorCode.WORKER_INVALID_LOCATOR)
 
 
+def locator_of(app: Horsies) -> str | None:
+    """The file and the variable in which a loaded module has this app; of several, the file that made it."""
+    places = [
+        (os.path.realpath(file), name)
+        for module in list(sys.modules.values())
+        if (file := getattr(module, "__file__", None)) and file.endswith(".py")
+        for name, value in list(vars(module).items())
+        if value is app and name.isidentifier()
+    ]
+    home = None if app.location is None else os.path.realpath(app.location.file)
+    found = min(places, key=lambda place: place[0] != home, default=None)
+    return found and ":".join(found)
+
+
 def _import(where: str) -> ModuleType:
     _make_cwd_importable()
     if where.endswith(".py"):

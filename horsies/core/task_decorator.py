@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
+from horsies.core.codec import arguments
 from horsies.core.codec.serde import TaskCodec
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation, TaskDefinitionError, ValidationReport
 from horsies.core.exception_mapper import default_code_problems, mapper_problems
@@ -40,6 +41,7 @@ AnyResult: TypeAlias = tasks.TaskResult[T, tasks.TaskError]
 __all__ = ["AsyncTaskFunction", "NodeFactory", "TaskDecorator", "TaskFunction"]
 MAX_NAME_LENGTH = 255
 _OPTIONS = ("queue_name", "retry_policy", "exception_mapper", "default_unhandled_error_code", "timeout_ms", "flags")
+_OF_MAPPERS = (ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER, ErrorCode.CHECK_RESERVED_CODE_COLLISION)
 _LISTED = f"; the options are {', '.join(_OPTIONS)}"
 _OF_A_SEND = "it belongs to a send: task.with_options({}=...)"
 _MISPLACED = {
@@ -254,10 +256,10 @@ class TaskDecorator:
             return replace(self, task_name=default_name(fn))(fn)
         report = ValidationReport(phase="the definition of a task")
         for message, code in self._problems(fn):
-            kind = ConfigurationError if code is ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER else TaskDefinitionError
+            kind = ConfigurationError if code in _OF_MAPPERS else TaskDefinitionError
             location = SourceLocation.from_function(fn) or SourceLocation.of_caller()
             report.add(kind(message, code=code, location=location))
-        names = _names_around()
+        names = arguments.names_around()
         codec = None
         if inspect.isfunction(fn):
             try:
@@ -284,7 +286,7 @@ class TaskDecorator:
             priority=config.priority_of(queue),
             options=tasks.TaskOptions(self.retry_policy, self.timeout_ms),
             flags=definition.flags_of(self.flags),
-            exception_mapper=self.exception_mapper or {},
+            exception_mapper=dict(self.exception_mapper or {}),
             app_exception_mapper=config.exception_mapper,
             default_unhandled_error_code=self.default_unhandled_error_code,
             app_default_unhandled_error_code=config.default_unhandled_error_code,
@@ -318,11 +320,9 @@ class TaskDecorator:
             definition.flags_of(self.flags)
         except (ValueError, TypeError) as problem:
             yield str(problem), ErrorCode.TASK_INVALID_OPTIONS
-        for text in mapper_problems(self.exception_mapper or {}):
-            yield text, ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
+        yield from mapper_problems(self.exception_mapper or {})
         if self.default_unhandled_error_code is not None:
-            for text in default_code_problems(self.default_unhandled_error_code):
-                yield text, ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
+            yield from default_code_problems(self.default_unhandled_error_code)
 
 
 def default_name(fn: Callable[..., Any]) -> str:
@@ -353,12 +353,3 @@ def _name_problems(name: Any) -> Iterator[tuple[str, ErrorCode]]:
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
         text = f"a task name must have 1 to {MAX_NAME_LENGTH} printable characters: @app.task('name')"
         yield text, ErrorCode.TASK_INVALID_OPTIONS
-
-
-def _names_around() -> dict[str, Any]:
-    """Names that the annotations of a nested function may use: those of the scope that defines it."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("horsies.core."):
-        frame = frame.f_back
-    is_function_scope = frame.f_code.co_name != "<module>"
-    return dict(frame.f_locals) if is_function_scope else {}

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-from horsies.core.worker.config import locator_of
+from horsies.core.worker.config import locator_for_children
 from horsies.testing.doomed import GO, WorkerOrder
 from horsies.testing.moments import Doom
 
@@ -40,7 +40,7 @@ class SpawnedWorker:
         self, app: Horsies, *, processes: int = 1, with_scheduler: bool = False, doom: Doom | None = None
     ) -> None:
         self._order = WorkerOrder(
-            locator=_locator_of(app),
+            locator=locator_for_children(app),
             database_url=app.config.broker.database_url.get_secret_value(),
             processes=processes,
             with_scheduler=with_scheduler,
@@ -167,16 +167,3 @@ def start_process(log: IO[str]) -> subprocess.Popen[str]:
         env={**os.environ, "PYTHONPATH": path},
         start_new_session=True,
     )
-
-
-def _locator_of(app: Horsies) -> str:
-    """The module that made the app, if it has it in a variable: a test that imports the app has it too, and a worker
-    should not import tests."""
-    home = None if app.location is None else os.path.realpath(app.location.file)
-    for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if path and os.path.realpath(path) == home:
-            for name, value in list(vars(module).items()):
-                if value is app:
-                    return f"{home}:{name}"
-    return locator_of(app)

@@ -35,10 +35,6 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
         (["grants", "--producer", hostile.LONG], True),
         (["grants", "--client", "a\udcff\nFORGED\x1b"], True),
     ],
-    "migrate-from": [
-        (["migrate-from", "celery", hostile.SHORT], True),
-        (["migrate-from", hostile.SHORT, "shop.py"], True),
-    ],
     "send": [
         (["send", "shop", hostile.SHORT], True),
         (["send", "shop", "shop.price", "--kwargs", hostile.LONG], False),

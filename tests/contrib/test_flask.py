@@ -17,8 +17,9 @@ import pytest
 from flask import Flask, current_app, g
 
 from horsies import Horsies
-from horsies.contrib.flask import bind, locator_of
+from horsies.contrib.flask import bind
 from horsies.core.errors import ConfigurationError
+from horsies.core.locate import locator_of
 from tests.app_support import an_app
 from tests.contrib.flask_shop import app as shop
 from tests.contrib.flask_shop import meet
@@ -222,7 +223,9 @@ def test_x21_flask_has_the_commands_of_horsies(bookshop: Flask, database_url: st
 
 
 def test_x21_the_app_is_found_where_it_was_made() -> None:
-    assert locator_of(shop) == "tests.contrib.flask_shop:app", "and not where it was imported"
+    assert locator_of(shop) == f"{Path(__file__).with_name('flask_shop.py').resolve()}:app", (
+        "and not where it was imported"
+    )
     assert locator_of(Horsies(shop.config)) is None
 
 

@@ -29,7 +29,7 @@ WRITING = re.compile(
     r"|pg_(?:try_)?advisory\w*|COPY\s+\w+)\b"
 )
 # The first is loaded by no function of the store, and asks nothing of the tables; the second runs while nobody changes
-# tasks. What tasks say while they run is written without locks (decision 20), beside everything that this is about: no
+# tasks. What tasks say while they run is written without locks, beside everything that this is about: no
 # statement that moves a task reads it.
 NOTES = {"tasks/write_progress", "tasks/write_logs", "tasks/trim_logs"}
 # The same holds for statistics and for the record of what people did; `tests/store/test_rollup.py` has them at once.

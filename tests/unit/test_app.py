@@ -204,20 +204,6 @@ def define(app: Horsies, **options: Any) -> None:
         return TaskResult(ok=1)
 
 
-def test_m20_policies_are_checked_again(app: Horsies) -> None:
-    define(app, exception_mapper={KeyError: "FINE"})
-    app.config.exception_mapper[ValueError] = "TASK_EXCEPTION"
-    app.tasks["t"].exception_mapper[KeyError] = "not fine"
-    app.tasks["t"].default_unhandled_error_code = "WORKER_CRASHED"
-    assert [error.code for error in app.check()] == ["HRS-212", "HRS-209", "HRS-212"]
-
-
-def test_m20_later_phases_are_skipped_after_a_failed_one(app: Horsies) -> None:
-    app.config.exception_mapper[ValueError] = "TASK_EXCEPTION"
-    app.discover_tasks(["no_such_module_m20"])
-    assert [error.code for error in app.check(live=True)] == ["HRS-206"]
-
-
 def test_m20_live_asks_the_database() -> None:
     app = Horsies(AppConfig.for_database_url("postgresql://user:s3cr3t@127.0.0.1:9/d"))
     try:

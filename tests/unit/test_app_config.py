@@ -305,15 +305,20 @@ def test_t18_for_database_url(url: str) -> None:
 
 def test_t85_the_app_mapper_is_checked() -> None:
     assert config(exception_mapper={KeyError: "NO_KEY"}).exception_mapper == {KeyError: "NO_KEY"}
-    for mapper in ({KeyError: "lower"}, {KeyError: "WORKER_CRASHED"}, {"KeyError": "A"}, {KeyError("x"): "A"}, [1]):
+    for mapper in ({KeyError: "lower"}, {"KeyError": "A"}, {KeyError("x"): "A"}, [1]):
         assert codes_of(lambda mapper=mapper: config(exception_mapper=mapper)) == ["HRS-209"]
+    assert codes_of(lambda: config(exception_mapper={KeyError: "WORKER_CRASHED", OSError: "low"})) == [
+        "HRS-212",
+        "HRS-209",
+    ]
 
 
 def test_t71_the_default_code_is_checked() -> None:
     assert config(default_unhandled_error_code="MINE").default_unhandled_error_code == "MINE"
     assert config(default_unhandled_error_code="UNHANDLED_EXCEPTION")
-    for code in ("mine", "TASK_EXCEPTION", "ValueError", ""):
+    for code in ("mine", "ValueError", ""):
         assert codes_of(lambda code=code: config(default_unhandled_error_code=code)) == ["HRS-209"]
+    assert codes_of(lambda: config(default_unhandled_error_code="TASK_EXCEPTION")) == ["HRS-212"]
 
 
 def test_w60_resilience() -> None:

@@ -196,14 +196,26 @@ def test_t103_types_that_cannot_travel(app: Horsies) -> None:
     [
         {"exception_mapper": {KeyError: "bad code"}},
         {"exception_mapper": {"KeyError": "A"}},
-        {"exception_mapper": {KeyError: "TASK_TIMEOUT"}},
         {"exception_mapper": [1]},
-        {"default_unhandled_error_code": "WORKER_CRASHED"},
         {"default_unhandled_error_code": 5},
     ],
 )
 def test_t85_mappers_are_checked(app: Horsies, options: dict[str, Any]) -> None:
     assert codes_of(lambda: app.task("t", **options)(plain)) == ["HRS-209"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"exception_mapper": {KeyError: "TASK_TIMEOUT"}}, {"default_unhandled_error_code": "WORKER_CRASHED"}]
+)
+def test_t71_built_in_codes_are_not_for_users(app: Horsies, options: dict[str, Any]) -> None:
+    assert codes_of(lambda: app.task("t", **options)(plain)) == ["HRS-212"]
+
+
+def test_t85_a_mapper_that_changes_later_changes_no_task(app: Horsies) -> None:
+    mapper = {KeyError: "NO_KEY"}
+    task = app.task("t", exception_mapper=mapper)(plain)
+    mapper[OSError] = "TASK_TIMEOUT"
+    assert task.exception_mapper == {KeyError: "NO_KEY"}
 
 
 def test_t07_all_that_is_wrong_with_a_definition_at_once(app: Horsies) -> None:

@@ -27,18 +27,13 @@ def imports_and_workflows(subject: CheckedApp) -> Iterator[HorsiesError]:
 
 
 def in_the_database(subject: CheckedApp) -> Iterator[HorsiesError]:
-    """The rest of phase 6: what the database contains for this code."""
+    """The rest of phase 5: what the database contains for this code."""
     with live.CheckConnection(subject.app.get_broker()) as visit:
         yield from live.stored_schedules(subject, visit)
         yield from live.waiting_tasks(subject, visit)
 
 
-PHASES: tuple[Phase, ...] = (
-    imports_and_workflows,
-    code.builders,
-    code.schedules,
-    code.policies,
-)
+PHASES: tuple[Phase, ...] = (imports_and_workflows, code.builders, code.schedules)
 LIVE: tuple[Phase, ...] = (live.database, in_the_database)
 
 

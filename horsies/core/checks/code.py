@@ -1,5 +1,5 @@
-"""Phases 2 to 5 of the check (M-20), which ask nobody: the modules of an app can be imported, its workflows can be
-built, its schedules and error codes fit.
+"""Phases 2 to 4 of the check (M-20), which ask nobody: the modules of an app can be imported, its workflows can be
+built, its schedules fit.
 
 `advice` yields the warnings: things that work, but probably not as intended. They are looked for only if there are no
 errors. `live.py` checks what is in the database.
@@ -10,21 +10,18 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from horsies.core import app_workflows, discovery, errors, exception_mapper
+from horsies.core import app_workflows, discovery, errors
 from horsies.core.models import codes, sending
-from horsies.core.models.tasks import OutcomeCode, TaskOptions
+from horsies.core.models.tasks import OutcomeCode
 from horsies.core.models.workflow import SubWorkflowNode, TaskNode, WorkflowDefinition, WorkflowSpec
 from horsies.core.scheduler.payloads import schedule_problems
 from horsies.core.tasks.definition import TaskDefinition
-from horsies.core.tasks.moves import delay_s
 
 if TYPE_CHECKING:
     from horsies.core.app import Horsies
@@ -35,10 +32,9 @@ _RETRIED = ", ".join(sorted(codes.RETRY_ELIGIBLE))
 
 @dataclass
 class CheckedApp:
-    """An app under check. `specs` are the workflows that have been built so far."""
+    """An app under check, and its modules."""
 
     app: Horsies
-    specs: list[WorkflowSpec[Any]] = field(default_factory=list)
 
     @cached_property
     def discovered(self) -> list[ModuleType]:
@@ -84,14 +80,14 @@ def definitions(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     second is refused when it is defined.)"""
     for definition in definitions_of(subject.app):
         if not definition.definition_key or not definition.takes_parameters():
-            yield from _errors_of(definition, subject)
+            yield from _errors_of(definition, subject.app)
 
 
 def builders(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     """Phase 3.2: every builder gives a sound workflow, sends suppressed (F-91)."""
     with type(subject.app).loading():
         for builder in subject.app.get_workflow_builders():
-            yield from _check_builder(builder, subject)
+            yield from _check_builder(builder)
 
 
 def undecorated(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
@@ -108,20 +104,6 @@ def undecorated(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
             )
 
 
-def useless_mapper_entries(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
-    """Entries of the app's exception mapper that match nothing (T-86)."""
-    app = subject.app
-    own = [task.exception_mapper for task in app.tasks.values()]
-    for kind in exception_mapper.hidden_entries(app.config.exception_mapper, own):
-        yield errors.CheckWarning(
-            f"AppConfig: exception_mapper[{kind.__name__}] matches nothing: every task maps {kind.__name__}, or a base "
-            "class of it, itself",
-            code=errors.ErrorCode.CHECK_MAPPER_ENTRY_NEVER_MATCHES,
-            location=app.location,
-            help_text="the mapper of a task is asked before the app's; remove the entry, or that of the base class",
-        )
-
-
 def schedules(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     """Phase 4: every schedule names a task, a queue and a time zone that exist, and arguments that the task takes
     (S-04). Disabled ones as well: they are meant to be enabled again."""
@@ -130,51 +112,10 @@ def schedules(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
         yield from schedule_problems(subject.app, schedule)
 
 
-def policies(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
-    """Phase 5: mappers and default codes, checked once more because a dict can change after its first check."""
-    app, config = subject.app, subject.app.config
-    yield from _mapper_errors(config.exception_mapper, config.default_unhandled_error_code, "AppConfig", app.location)
-    for task in app.tasks.values():
-        owner = f"task {task.task_name!r}"
-        yield from _mapper_errors(task.exception_mapper, task.default_unhandled_error_code, owner, task.location)
-
-
 def advice(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
     """All warnings."""
     yield from undecorated(subject)
-    now = datetime.now(UTC)
-    for spec in _specs(subject):
-        yield from late_retries(spec, now)
     yield from useless_retry_codes(subject.app.tasks.values())
-    yield from useless_mapper_entries(subject)
-
-
-def late_retries(spec: WorkflowSpec[Any], now: datetime) -> Iterator[errors.CheckWarning]:
-    """Retries that cannot happen before the deadline of their node (HRS-216), if the workflow is started now.
-
-    A deadline and a retry policy are both known beforehand in one place only: a node with `good_until`. The pauses are
-    taken at their shortest and the attempts as if they took no time: what does not fit then never does. A deadline that
-    has passed already is none of this: such a node does not run at all."""
-    for node in spec.tasks:
-        if not isinstance(node, TaskNode) or node.good_until is None:
-            continue
-        left_s = (node.good_until - now).total_seconds()
-        times = earliest_retries(node.fn.options)
-        fitting = sum(time < left_s for time in times)
-        if left_s > 0 and fitting < len(times):
-            yield _late(spec, node, left_s, times, fitting)
-
-
-def earliest_retries(options: TaskOptions) -> list[float]:
-    """For each retry of a task, the earliest time in seconds at which it can happen."""
-    policy = options.retry_policy
-    if policy is None:
-        return []
-    # If only a timeout is retried, each attempt has lasted until its timeout.
-    only_late = policy.codes == {OutcomeCode.TASK_TIMEOUT.value} and options.timeout_ms is not None
-    attempt_s = (options.timeout_ms or 0) / 1000 if only_late else 0.0
-    pauses = (attempt_s + delay_s(policy, number, lambda: 0.0) for number in range(1, policy.max_retries + 1))
-    return list(accumulate(pauses))
 
 
 def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator[errors.CheckWarning]:
@@ -227,16 +168,16 @@ def _belongs(app: Horsies, definition: Definition, seen: set[Definition]) -> boo
     )
 
 
-def _errors_of(definition: Definition, subject: CheckedApp) -> Iterator[errors.HorsiesError]:
+def _errors_of(definition: Definition, app: Horsies) -> Iterator[errors.HorsiesError]:
     try:
-        subject.specs.append(definition.build(subject.app))
+        definition.build(app)
     except errors.MultipleValidationErrors as several:
         yield from several.report
     except errors.HorsiesError as error:
         yield error
 
 
-def _check_builder(builder: app_workflows.WorkflowBuilder, subject: CheckedApp) -> Iterator[errors.HorsiesError]:
+def _check_builder(builder: app_workflows.WorkflowBuilder) -> Iterator[errors.HorsiesError]:
     signature = inspect.signature(builder.fn)
     if builder.cases is None:
         if problem := _binding_problem(signature, {}):
@@ -247,7 +188,7 @@ def _check_builder(builder: app_workflows.WorkflowBuilder, subject: CheckedApp) 
                 "@app.workflow_builder(cases=[{...}])",
             )
         else:
-            yield from _build(builder, subject, {}, "")
+            yield from _build(builder, {}, "")
         return
     for number, case in enumerate(builder.cases):
         problem = _case_problem(case) or _binding_problem(signature, case)
@@ -255,7 +196,7 @@ def _check_builder(builder: app_workflows.WorkflowBuilder, subject: CheckedApp) 
             text = f"has cases[{number}], which does not fit its parameters: {problem}"
             yield _finding(builder, errors.ErrorCode.WORKFLOW_CHECK_CASE_INVALID, text)
         else:
-            yield from _build(builder, subject, case, f" with cases[{number}]")
+            yield from _build(builder, case, f" with cases[{number}]")
 
 
 def _case_problem(case: Any) -> str | None:
@@ -272,9 +213,7 @@ def _binding_problem(signature: inspect.Signature, case: dict[str, Any]) -> str 
     return None
 
 
-def _build(
-    builder: app_workflows.WorkflowBuilder, subject: CheckedApp, case: dict[str, Any], which: str
-) -> Iterator[errors.HorsiesError]:
+def _build(builder: app_workflows.WorkflowBuilder, case: dict[str, Any], which: str) -> Iterator[errors.HorsiesError]:
     code = errors.ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION
     try:
         spec = builder.fn(**case)
@@ -288,8 +227,6 @@ def _build(
             spec.close()  # nobody will await it
         if not isinstance(spec, WorkflowSpec):
             yield _finding(builder, code, f"returned {type(spec).__name__}{which}, not a WorkflowSpec")
-        else:
-            subject.specs.append(spec)
 
 
 def _finding(
@@ -313,50 +250,6 @@ def _looks_like_a_builder(module: ModuleType, fn: Any) -> bool:
         returns = str(getattr(fn, "__annotations__", {}).get("return", "")).rpartition(".")[2]
         return str(returns).startswith("WorkflowSpec")
     return (typing.get_origin(returns) or returns) is WorkflowSpec
-
-
-def _mapper_errors(
-    mapper: Mapping[type[BaseException], str], default: Any, owner: str, location: errors.SourceLocation | None
-) -> Iterator[errors.HorsiesError]:
-    for kind, code in mapper.items():
-        for text in exception_mapper.mapper_problems({kind: code}):
-            yield _mapper_error(f"{owner}: {text}", code, location)
-    if default is not None:
-        for text in exception_mapper.default_code_problems(default):
-            yield _mapper_error(f"{owner}: {text}", default, location)
-
-
-def _mapper_error(message: str, code: Any, location: errors.SourceLocation | None) -> errors.ConfigurationError:
-    collides = isinstance(code, str) and exception_mapper.is_reserved(code)
-    kind = (
-        errors.ErrorCode.CHECK_RESERVED_CODE_COLLISION if collides else errors.ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
-    )
-    return errors.ConfigurationError(message, code=kind, location=location)
-
-
-def _specs(subject: CheckedApp) -> list[WorkflowSpec[Any]]:
-    """The workflows that the check has built, and those that modules have built themselves."""
-    of_modules = [
-        value for module in subject.modules for value in vars(module).values() if isinstance(value, WorkflowSpec)
-    ]
-    return list({id(spec): spec for spec in [*subject.specs, *of_modules]}.values())
-
-
-def _late(
-    spec: WorkflowSpec[Any], node: TaskNode[Any], left_s: float, times: list[float], fitting: int
-) -> errors.CheckWarning:
-    which = "none" if fitting == 0 else f"only {fitting}"
-    return errors.CheckWarning(
-        f"workflow {spec.name!r}, node {node.node_id!r}: {which} of the {len(times)} retries of task {node.name!r} can "
-        "happen before its deadline",
-        code=errors.ErrorCode.CHECK_RETRY_MISSES_DEADLINE,
-        location=node.location or spec.location,
-        notes=[
-            f"the deadline is {left_s:.0f} s away; at the earliest the retries come after "
-            f"{', '.join(f'{time:g}' for time in times)} s"
-        ],
-        help_text="give the node more time, or retry the task sooner or fewer times",
-    )
 
 
 def _is_limited(policy: sending.RetryPolicy | None, tasks: Collection[TaskDefinition[Any, Any]]) -> bool:

@@ -1,9 +1,8 @@
-"""Phase 6, only in a live check: the database answers, and the tasks and schedules in it fit the present code.
+"""Phase 5, only in a live check: the database answers, and the tasks and schedules in it fit the present code.
 
-Only the app's own queues are looked at, since others may be another app's. The look is bounded: the first tasks of each
-queue in the order in which they will be claimed, and of each name the arguments of some; the first schedules by name.
-If that was not everything, the finding says so. Arguments are read in the caller's thread and not on the broker's loop,
-because that runs validators of the user's types.
+Only the app's own queues are read, since others may be another app's, and of each only the first tasks in the order in
+which they will be claimed. If that was not everything, the finding says so. Arguments are decoded in the caller's
+thread and not on the broker's loop, because that runs validators of the user's types.
 
 The database is asked through `CheckConnection`, which changes nothing. The broker's own connections would create or
 migrate the tables first. A check must not do that, because it may run with code that is not deployed yet.
@@ -11,8 +10,8 @@ migrate the tables first. A check must not do that, because it may run with code
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from types import TracebackType
@@ -32,13 +31,12 @@ from horsies.core.db import (
     headline_of,
     without_session,
 )
-from horsies.core.hooks import Job
 from horsies.core.models.broker import BrokerErrorCode, BrokerResult
 from horsies.core.scheduler.payloads import schedule_problems
 from horsies.core.scheduler.sync import read, unusable
 from horsies.core.schema.install import refuse_unfit
 from horsies.core.store import schedules, task_reads
-from horsies.core.types import Err, Ok, TaskStatus
+from horsies.core.types import Err
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -47,11 +45,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Question: TypeAlias = Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]
 
-MOST = 10_000  # tasks of each queue,
-MOST_IN_ALL = 50_000  # shared by the queues, if there are many,
-LEAST = 50  # but so many of each
-SAMPLE = 500  # tasks of each name in a queue
-STEP = 100  # tasks whose arguments are in memory at a time
+MOST = 1_000  # tasks of each queue,
+STEP = 100  # whose arguments are in memory so many at a time
 MOST_SCHEDULES = 10_000
 PAGE = 500  # schedules that are read at a time
 _LEFT = "workers leave them to others; they fail with WORKER_RESOLUTION_ERROR after unknown_task_grace_ms"
@@ -76,23 +71,24 @@ def database(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
 
 def waiting_tasks(subject: CheckedApp, visit: CheckConnection) -> Iterator[errors.HorsiesError]:
     """Every waiting task is defined here, with arguments that it can read."""
-    queues = sorted(subject.app.queue_names)
-    most = min(MOST, max(LEAST, MOST_IN_ALL // max(1, len(queues))))
-    found = visit.ask(lambda conn: task_reads.waiting(conn, queues, most=most, sample=SAMPLE))
-    if isinstance(found, Err):
-        yield from no_answer(found)
-        return
-    for each in grouped_by_name(found.value, most):
-        task = subject.app.tasks.get(each.task_name)
-        if task is None:
-            yield _unknown(each, list(subject.app.tasks))
-            continue
-        read = _read(visit, task, each)
-        if isinstance(read, Err):
-            yield from no_answer(read)
-            return
-        if read.value.unreadable:
-            yield _unreadable(each, task, read.value)
+    tasks, found = subject.app.tasks, _Found()
+    for queue in sorted(subject.app.queue_names):
+        for skip in range(0, MOST, STEP):
+            page = visit.ask(partial(task_reads.waiting, queue=queue, skip=skip, most=STEP))
+            if isinstance(page, Err):
+                yield from no_answer(page)
+                return
+            for task in page.value:
+                found.add(queue, task, tasks.get(task.task_name))
+            if len(page.value) < STEP:
+                break
+        else:
+            found.are_all = False
+    for name, each in sorted(found.by_name.items()):
+        if name not in tasks:
+            yield _unknown(name, each, found.are_all, list(tasks))
+        elif each.unreadable:
+            yield _unreadable(tasks[name], each, found.are_all)
 
 
 def stored_schedules(subject: CheckedApp, visit: CheckConnection) -> Iterator[errors.HorsiesError]:
@@ -115,112 +111,70 @@ def stored_schedules(subject: CheckedApp, visit: CheckConnection) -> Iterator[er
         after = page.value[-1].name
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingTasks:
-    """The waiting tasks of one name, and whether these are all."""
+@dataclass(slots=True)
+class _OfOneName:
+    """How many tasks of one name wait, in which queues, and how many of them cannot be read, each with the first."""
 
-    task_name: str
-    queues: tuple[str, ...]
-    count: int
-    ids: tuple[str, ...]
-    are_all: bool
-
-    @property
-    def amount(self) -> str:
-        return f"{'' if self.are_all else 'at least '}{self.count}"
+    first: str
+    queues: set[str] = field(default_factory=set)
+    count: int = 0
+    unreadable: int = 0
+    example: str = ""
 
 
 @dataclass(slots=True)
-class ArgumentsRead:
-    """How many were read, how many could not be read, and the first of these."""
+class _Found:
+    """What waits, by name, and whether these are all."""
 
-    tried: int = 0
-    unreadable: int = 0
-    example: str = ""
-    why: str = ""
+    by_name: dict[str, _OfOneName] = field(default_factory=dict)
+    are_all: bool = True
 
-
-def grouped_by_name(found: Sequence[task_reads.WaitingSample], most: int) -> list[WaitingTasks]:
-    """By name alone. If a queue was not read to its end, the total is unknown."""
-    looked_at: dict[str, int] = {}
-    by_name: dict[str, list[task_reads.WaitingSample]] = {}
-    for each in found:
-        looked_at[each.queue_name] = looked_at.get(each.queue_name, 0) + each.tasks
-        by_name.setdefault(each.task_name, []).append(each)
-    is_whole = all(count < most for count in looked_at.values())
-    return [
-        WaitingTasks(
-            name,
-            tuple(part.queue_name for part in parts),
-            sum(part.tasks for part in parts),
-            tuple(task_id for part in parts for task_id in part.ids),
-            is_whole,
-        )
-        for name, parts in sorted(by_name.items())
-    ]
+    def add(self, queue: str, task: task_reads.WaitingTask, definition: TaskFunction[Any, Any] | None) -> None:
+        each = self.by_name.setdefault(task.task_name, _OfOneName(task.task_id))
+        each.queues.add(queue)
+        each.count += 1
+        if definition is not None and (why := _problem(definition, task)):
+            each.unreadable += 1
+            each.example = each.example or f"{task.task_id}: {why}"
 
 
-def _read(visit: CheckConnection, task: TaskFunction[Any, Any], each: WaitingTasks) -> BrokerResult[ArgumentsRead]:
-    reading = ArgumentsRead()
-    for start in range(0, len(each.ids), STEP):
-        answer = visit.ask(partial(_jobs, ids=each.ids[start : start + STEP]))
-        if isinstance(answer, Err):
-            return answer
-        for job in answer.value:
-            if job.status is not TaskStatus.PENDING:
-                continue  # a worker has claimed it in the meantime
-            reading.tried += 1
-            if why := _problem(task, job):
-                reading.unreadable += 1
-                reading.example, reading.why = reading.example or job.id, reading.why or why
-    return Ok(reading)
-
-
-def _jobs(conn: psycopg.AsyncConnection[Any], ids: Sequence[str]) -> Awaitable[list[Job]]:
-    return task_reads.jobs(conn, ids)
-
-
-def _problem(task: TaskFunction[Any, Any], job: Job) -> str | None:
+def _problem(definition: TaskFunction[Any, Any], task: task_reads.WaitingTask) -> str | None:
     try:
-        task.codec.arguments.decode(job.args_json, job.kwargs_json)
+        definition.codec.arguments.decode(task.args, task.kwargs)
     except Exception as problem:  # the user's validators can raise anything, and would fail the task too
         return str(problem) or type(problem).__name__
     return None
 
 
-def _unknown(each: WaitingTasks, names: list[str]) -> errors.HorsiesError:
-    near = get_close_matches(each.task_name, names, n=1)
+def _unknown(name: str, each: _OfOneName, are_all: bool, names: list[str]) -> errors.HorsiesError:
+    near = get_close_matches(name, names, n=1)
+    queues = ", ".join(map(repr, sorted(each.queues)))
     return errors.RegistryError(
-        f"no module defines the task {each.task_name!r}, but {each.amount} of that name wait in {_queues(each)}",
+        f"no module defines the task {name!r}, but {'' if are_all else 'at least '}{each.count} of that name wait in "
+        f"{'queue' if len(each.queues) == 1 else 'queues'} {queues}",
         code=errors.ErrorCode.TASK_NOT_REGISTERED,
-        notes=[f"for example {each.ids[0]}", _LEFT],
+        notes=[f"for example {each.first}", _LEFT],
         help_text=(f"was it renamed to {near[0]}? " if near else "")
         + "Keep the task under its old name until none is waiting, or cancel the waiting ones",
     )
 
 
-def _unreadable(each: WaitingTasks, task: TaskFunction[Any, Any], read: ArgumentsRead) -> errors.HorsiesError:
-    is_exact = each.are_all and read.tried == each.count
-    seen = f"the {read.tried}" if is_exact else f"the first {read.tried}"
+def _unreadable(task: TaskFunction[Any, Any], each: _OfOneName, are_all: bool) -> errors.HorsiesError:
     leaves = "leaves it to others, and after unknown_task_grace_ms " if task.leave_undecodable_ms else ""
     notes = [
-        f"for example {read.example}: {read.why}",
+        f"for example {each.example}",
         f"a worker that takes one {leaves}fails it with WORKER_SERIALIZATION_ERROR",
     ]
-    if not is_exact:
-        notes.append(f"{each.amount} wait in {_queues(each)}; the others were not checked")
+    if not are_all:
+        notes.append(f"only the first {MOST:,} waiting tasks of each queue were checked")
     return errors.ConfigurationError(
-        f"task {each.task_name!r} cannot read the arguments of {read.unreadable} of {seen} waiting tasks",
+        f"task {task.task_name!r} cannot read the arguments of {each.unreadable} of the "
+        f"{'' if are_all else 'first '}{each.count} waiting tasks",
         code=errors.ErrorCode.CHECK_WAITING_UNREADABLE,
         location=task.location,
         notes=notes,
         help_text="let the task also accept the old arguments (a default, a union, accepts=[...]) until none waits",
     )
-
-
-def _queues(each: WaitingTasks) -> str:
-    named = ", ".join(repr(queue) for queue in each.queues)
-    return f"queue {named}" if len(each.queues) == 1 else f"queues {named}"
 
 
 def _stored_problems(subject: CheckedApp, stored: schedules.StoredSchedule) -> Iterator[errors.HorsiesError]:

@@ -102,6 +102,15 @@ class Signature:
         return f"unknown argument {name!r}{instead_of(name, self.keyword)}"
 
 
+def names_around() -> dict[str, Any]:
+    """Names that the annotations of a nested definition may use: those of the function of the user that is running."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("horsies.core."):
+        frame = frame.f_back
+    is_function_scope = frame.f_code.co_name != "<module>"
+    return dict(frame.f_locals) if is_function_scope else {}
+
+
 def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -> Signature:
     """The signature with its annotations resolved. `NameError` if one of them names something that does not exist
     yet, `FilledParameterError` if the library could not fill in a parameter."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr
 
 from horsies.core.errors import ErrorCode
 from horsies.core.exception_mapper import (
@@ -114,21 +114,11 @@ class AppConfig(ConfigModel):
         text = url.get_secret_value() if isinstance(url, SecretStr) else url
         return cls(broker=PostgresConfig(database_url=SecretStr(driver_url(text))), **fields)
 
-    @field_validator("exception_mapper", mode="before")
-    @classmethod
-    def _mapper_maps_exceptions_to_codes(cls, mapper: object) -> object:
-        if problems := list(mapper_problems(mapper)):
-            raise ValueError("; ".join(problems))
-        return mapper
-
-    @field_validator("default_unhandled_error_code")
-    @classmethod
-    def _default_code_is_a_user_code(cls, code: str) -> str:
-        if problems := list(default_code_problems(code)):
-            raise ValueError("; ".join(problems))
-        return code
-
     def _violations(self) -> Iterator[Violation]:
+        for text, code in mapper_problems(self.exception_mapper):
+            yield Violation(("exception_mapper",), text, code)
+        for text, code in default_code_problems(self.default_unhandled_error_code):
+            yield Violation(("default_unhandled_error_code",), text, code)
         yield from self._queues_fit_their_mode()
         yield from self._cluster_cap_excludes_prefetch()
         yield from self._leases_outlive_heartbeats()

@@ -48,17 +48,16 @@ async def jobs(conn: Connection, task_ids: Sequence[str]) -> list[Job]:
     return [found[task_id] for task_id in task_ids if task_id in found]
 
 
-class WaitingSample(NamedTuple):
-    """Tasks of one name that wait in one queue, as far as they were read; `ids` are the first of them."""
+class WaitingTask(NamedTuple):
+    """A task that waits, with its arguments as they are stored."""
 
-    queue_name: str
+    task_id: str
     task_name: str
-    tasks: int
-    ids: list[str]
+    args: str | None
+    kwargs: str | None
 
 
-async def waiting(conn: Connection, queues: Sequence[str], *, most: int, sample: int) -> list[WaitingSample]:
-    """The first `most` of each queue, by name, with the ids of at most `sample` of each name."""
-    params = {"queues": texts(queues), "most": most, "sample": sample}
-    cursor = await conn.execute(load("checks/waiting"), params)
-    return [WaitingSample(*row) for row in await cursor.fetchall()]
+async def waiting(conn: Connection, queue: str, *, skip: int, most: int) -> list[WaitingTask]:
+    """The tasks of a queue, in the order in which they are claimed: `most` of them after the first `skip`."""
+    cursor = await conn.execute(load("checks/waiting"), {"queue": queue, "skip": skip, "most": most})
+    return [WaitingTask(*row) for row in await cursor.fetchall()]

@@ -14,7 +14,6 @@ import os
 import re
 import secrets
 import socket
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
+from horsies.core import locate
 from horsies.core.app import Horsies
 from horsies.core.child.wire import MOST_CHILDREN, ChildSpec
 from horsies.core.errors import ConfigurationError, ErrorCode
@@ -149,7 +149,7 @@ class Plan:
         processes = config.processes or usable_processors()
         beat_ms = min(app.config.recovery.runner_heartbeat_interval_ms // 3, 1_000)
         spec = ChildSpec(
-            app_locator=config.app_locator or locator_of(app),
+            app_locator=config.app_locator or locator_for_children(app),
             imports=config.imports,
             beat_interval_ms=beat_ms,
             concurrency=config.concurrency or USUAL_CONCURRENCY,
@@ -306,13 +306,10 @@ class Plan:
         return {**self.app.config.recovery.model_dump(), "worker_recovery": worker}
 
 
-def locator_of(app: Horsies) -> str:
-    """Where children find this app: the file, and the variable that contains it."""
-    for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        names = [name for name, value in list(vars(module).items()) if value is app] if path else []
-        if path and names and Path(path).suffix == ".py":
-            return f"{Path(path).resolve()}:{names[0]}"
+def locator_for_children(app: Horsies) -> str:
+    """Where children find this app."""
+    if found := locate.locator_of(app):
+        return found
     raise ConfigurationError(
         "the worker's child processes cannot find the app: no loaded module has it in a variable",
         code=ErrorCode.WORKER_INVALID_LOCATOR,

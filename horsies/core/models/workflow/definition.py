@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
+from horsies.core.codec import arguments
 from horsies.core.codec.shapes import ResultCodec
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
 from horsies.core.models.workflow import input_checks, registry, results
@@ -40,7 +39,7 @@ class WorkflowDefinition(Generic[T_co]):
         if "build_with" in cls.__dict__:
             cls.build_with = classmethod(_with_key(cls, cls.__dict__["build_with"]))  # type: ignore[method-assign, assignment]
         if "<locals>" in cls.__qualname__ and cls.takes_parameters():
-            registry.prepare(cls, _names_around())
+            registry.prepare(cls, arguments.names_around())
         if isinstance(cls.definition_key, str) and cls.definition_key:
             registry.register(cls)
 
@@ -158,14 +157,6 @@ def _check_built(cls: type[WorkflowDefinition[Any]], spec: Any, location: Source
         raise WorkflowValidationError(
             f"workflow {spec.name!r}: {problem}", code=ErrorCode.WORKFLOW_OUTPUT_TYPE_MISMATCH, location=location
         )
-
-
-def _names_around() -> dict[str, Any]:
-    """The names of the function that defines the class: the annotations of its `build_with` may use them."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("horsies.core."):
-        frame = frame.f_back
-    return {} if frame is None else dict(frame.f_locals)
 
 
 def _is_forward(kind: Any) -> bool:

@@ -101,7 +101,7 @@ def left(url: str) -> list[tuple[Any, ...]]:
         return conn.execute("SELECT task_name, args->>'to' FROM procrastinate_jobs ORDER BY id").fetchall()
 
 
-def test_x42_jobs_that_wait_are_carried_over(jobs: str, tmp_path: Path) -> None:
+def test_jobs_that_wait_are_carried_over(jobs: str, tmp_path: Path) -> None:
     assert carried(jobs, tmp_path) == [2, 0, 0]
     assert left(jobs) == [("mail", "eve"), ("other", None)]
     with psycopg.connect(jobs) as conn:
@@ -110,7 +110,7 @@ def test_x42_jobs_that_wait_are_carried_over(jobs: str, tmp_path: Path) -> None:
     assert rows[1][1] > datetime.now(UTC) + timedelta(hours=20)
 
 
-def test_x42_nothing_is_carried_over_if_one_job_does_not_fit(jobs: str, tmp_path: Path) -> None:
+def test_nothing_is_carried_over_if_one_job_does_not_fit(jobs: str, tmp_path: Path) -> None:
     with psycopg.connect(jobs) as conn:
         conn.execute("""UPDATE procrastinate_jobs SET args = '{"to": 5}' WHERE args->>'to' = 'bob'""")
     before = left(jobs)
