@@ -3,6 +3,7 @@ the query API finds nothing (M-45d). A queue says why its oldest task waits."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -27,10 +28,15 @@ async def test_m91_the_overview_says_that_nothing_is_wrong(database_url: str, db
     assert "1 task running in 1 process" in page.text
 
 
+def timeless(text: str) -> str:
+    """The page and the answer were made one after the other: their durations may differ."""
+    return re.sub(r"\d+", "N", text)
+
+
 async def test_m91_the_overview_and_the_api_say_the_same(database_url: str, db: AsyncConnection[Any]) -> None:
     slow = {"task_name": "letter", "started_at": "now"}
     task = await given_task(db, status=TaskStatus.RUNNING, **slow)
-    await db.execute("UPDATE horsies_tasks SET started_at = now() - interval '14 min' WHERE id = %s", [task])
+    await db.execute("UPDATE horsies_tasks SET started_at = now() - interval '14 min 20 s' WHERE id = %s", [task])
     await given_worker(db, "w1", queues=["default"])
     await given_task(db, status=TaskStatus.FAILED, failed_at="now", error_code="X")
     flow = await given_workflow(db, name="order", status="PAUSED", on_error="PAUSE", error="{}", paused_at="now")
@@ -42,7 +48,7 @@ async def test_m91_the_overview_and_the_api_say_the_same(database_url: str, db: 
             assert (await board.get(href)).status_code == 200
     assert ALL_WELL not in page.text
     assert [one["kind"] for one in told] == ["stopped workflow", "failed", "long run"]
-    assert all(one["message"] in page.text for one in told)
+    assert all(timeless(one["message"]) in timeless(page.text) for one in told)
     classes = [attrs.get("class") for tag, attrs in page.elements if tag == "li" and attrs.get("class")]
     assert classes[-3:] == ["bad", "warn", "warn"]
 
