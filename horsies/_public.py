@@ -24,17 +24,13 @@ from horsies.core.models.broker import (
     DatabasePing as DatabasePing, PostgresConfig as PostgresConfig, WorkerPong as WorkerPong,
     WorkerStateSnapshot as WorkerStateSnapshot,
 )
-from horsies.core.models.notes import TaskLogLine as TaskLogLine, TaskLogs as TaskLogs, TaskProgress as TaskProgress
+from horsies.core.models.notes import TaskLogs as TaskLogs
 from horsies.core.models.queues import CustomQueueConfig as CustomQueueConfig, QueueMode as QueueMode
 from horsies.core.models.recovery import (
     INFRASTRUCTURE_RESILIENT_FLAG as INFRASTRUCTURE_RESILIENT_FLAG, ActiveWorker as ActiveWorker,
     RecoveryConfig as RecoveryConfig, SweepStaleWorkersOptions as SweepStaleWorkersOptions,
     SweepStaleWorkersResult as SweepStaleWorkersResult, WorkerRecoveryConfig as WorkerRecoveryConfig,
     WorkerResilienceConfig as WorkerResilienceConfig,
-)
-from horsies.core.models.schedule.config import (
-    ScheduleError as ScheduleError, ScheduleErrorCode as ScheduleErrorCode, ScheduleInfo as ScheduleInfo,
-    ScheduleResult as ScheduleResult, ScheduleSource as ScheduleSource,
 )
 from horsies.core.models.tasks import (
     BuiltInTaskCode as BuiltInTaskCode, ContractCode as ContractCode, OperationalErrorCode as OperationalErrorCode,
@@ -44,7 +40,7 @@ from horsies.core.models.tasks import (
     TaskSendErrorCode as TaskSendErrorCode, TaskSendFailed as TaskSendFailed, TaskSendPayload as TaskSendPayload,
     TaskSendResult as TaskSendResult,
 )
-from horsies.core.producer.many import PreparedTask as PreparedTask, TaskSendOptions as TaskSendOptions
+from horsies.core.producer.many import TaskSendOptions as TaskSendOptions
 from horsies.core.producer.send import TaskHandle as TaskHandle
 from horsies.core.recovery.reconcile import (
     recover_stuck_workflows as recover_stuck_workflows, recover_stuck_workflows_sync as recover_stuck_workflows_sync,
@@ -52,8 +48,7 @@ from horsies.core.recovery.reconcile import (
 from horsies.core.recovery.utils import WorkerUtils as WorkerUtils
 from horsies.core.scheduler.runtime import Schedules as Schedules
 from horsies.core.tasks.context import (
-    AsyncTaskContext as AsyncTaskContext, TaskContext as TaskContext, add_task_facts as add_task_facts,
-    current_task as current_task,
+    AsyncTaskContext as AsyncTaskContext, TaskContext as TaskContext, current_task as current_task,
 )
 from horsies.core.types import (
     TASK_TERMINAL_STATES as TASK_TERMINAL_STATES, Err as Err, Ok as Ok, Result as Result,

@@ -26,7 +26,6 @@ from horsies import (
     Ok,
     OperationalErrorCode,
     PostgresConfig,
-    PreparedTask,
     QueueMode,
     Result,
     RetryPolicy,
@@ -41,6 +40,7 @@ from horsies import (
     WorkerRecoveryConfig,
     is_ok,
 )
+from horsies.core.producer.many import PreparedTask
 
 config = AppConfig(
     broker=PostgresConfig(

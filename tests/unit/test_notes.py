@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horsies import AppConfig, Horsies, HorsiesError, TaskContext, TaskLogs, TaskProgress
+from horsies import AppConfig, Horsies, HorsiesError, TaskContext, TaskLogs
 from horsies.core.child import notes as child_notes
 from horsies.core.child.notes import FRAME_BYTES, Bell, LogPart, Notes, RunLog
 from horsies.core.child.wire import Decoder, Kind

@@ -25,8 +25,6 @@ NAMES = [
     "SubWorkflowError",
     "TaskInfo",
     "TaskAttemptInfo",
-    "TaskProgress",
-    "TaskLogLine",
     "Result",
     "Ok",
     "Err",
