@@ -41,7 +41,7 @@ class NodeOptions(TypedDict, total=False):
     """The options of a node, without its arguments."""
 
     waits_for: Iterable[nodes.Node[Any]]
-    args_from: Mapping[str, nodes.Node[Any]] | None
+    args_from: Mapping[str, nodes.Node[Any]]
     workflow_ctx_from: Iterable[nodes.Node[Any]] | None
     node_id: str | None
     queue: str | None
@@ -90,7 +90,7 @@ class MapNodeFactory(Generic[P, T]):
             raise _by_position(self.task.task_name)
         from horsies.core.models.workflow import nodes
 
-        return nodes.MapNode(self.task, self.over, self.param, kwargs, **self.options)
+        return nodes.MapNode(self.task, kwargs, over=self.over, param=self.param, **self.options)
 
 
 class MakesNodes(Generic[P, T]):

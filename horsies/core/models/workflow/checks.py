@@ -180,7 +180,7 @@ def _join_problem(node: nodes.Node[Any]) -> str | None:
     least = node.min_success
     if least is None:
         return "join='quorum' needs min_success"
-    most = len(node.waits_for)
+    most = len(tuple(node.waits_for))
     if not _is_count(least) or least > most:
         return f"min_success must be 1 to {most}, the number of nodes it waits for, not {least!r}"
     return None
