@@ -26,7 +26,7 @@ _OBEYED_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_HIDDEN}\ud800-\udf
 
 # What to write instead of options that belong elsewhere, or that other libraries have.
 RETRIES: Final = dict.fromkeys(
-    ("auto_retry_for", "autoretry_for", "intervals", "max_retries", "retries", "retry", "retry_backoff", "retry_policy"),
+    ("auto_retry_for", "autoretry_for", "intervals", "max_retries", "retries", "retry_backoff", "retry_policy"),
     "a task is retried once after each interval of its policy: "
     'retry_policy=RetryPolicy.fixed([60, 300], auto_retry_for=["CODE"])',
 )

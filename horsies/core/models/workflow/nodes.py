@@ -76,8 +76,8 @@ class GivesValues(Generic[T_co]):
 
 
 class Node(GivesValue[T_co], GivesResult[TaskResult[T_co, TaskError]]):
-    """What all nodes have in common; `T_co` is the type of its result. Each kind of node is a dataclass with the options
-    in their own order."""
+    """What all nodes have in common; `T_co` is the type of its result. Each kind of node is a dataclass that has these
+    options in its own order."""
 
     kwargs: Mapping[str, Any]
     waits_for: Iterable[Node[Any]]

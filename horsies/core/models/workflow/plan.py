@@ -91,8 +91,8 @@ class WorkflowPlan:
 
 @dataclass(frozen=True)
 class Draft:
-    """What was given; `declared` is the declared type of a definition's output. Something that is not a node is refused at
-    once, because nothing else can be checked about it."""
+    """What was given; `declared` is the declared type of a definition's output. Something that is not a node is refused
+    immediately, because nothing else can be checked about it."""
 
     name: Any
     nodes: tuple[Node[Any], ...]
