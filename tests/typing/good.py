@@ -169,7 +169,6 @@ def parse(text: str) -> Result[int, ValueError]:
 
 
 assert_type(parse("1").map(str).unwrap_or(None), str | None)
-assert_type(parse("1").map_err(str).unwrap_err(), str)
 assert_type(parse("1").ok(), int | None)
 assert_type(parse("1").err(), ValueError | None)
 assert_type(parse("1").unwrap_or_raise(KeyError), int)

@@ -87,8 +87,8 @@ def key_of_build() -> str | None:
 
 
 def parameters_of(definition: type[WorkflowDefinition[Any]]) -> arguments.ArgumentsCodec:
-    """The codec of its parameters. It raises what the user's annotations raise, and ValueError without a first parameter
-    for the app."""
+    """The codec of its parameters. It raises what the user's annotations raise, and ValueError if there is no first
+    parameter for the app."""
     codec = _codecs.get(definition)
     if codec is None:
         codec = _codecs[definition] = arguments.ArgumentsCodec(signature_of(definition))
