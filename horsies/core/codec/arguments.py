@@ -303,7 +303,7 @@ class ArgumentsCodec:
         return known[index] if index < len(known) else f"{self.signature.var_positional}[{index - len(known)}]"
 
     def _take_filled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Take out the values that the engine has filled in. Values that the task no longer declares are dropped. One that
+        """Take out the values that the engine has filled in. Those that the task no longer declares are dropped. One that
         is missing is None, unless its parameter has a default."""
         filled = {name: kwargs.pop(name) for name in INJECTED if name in kwargs}
         declared = self.signature.injected.items()
