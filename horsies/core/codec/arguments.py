@@ -303,8 +303,8 @@ class ArgumentsCodec:
         return known[index] if index < len(known) else f"{self.signature.var_positional}[{index - len(known)}]"
 
     def _take_filled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Take out the values that the engine has filled in. Those that the task no longer declares are dropped. One that
-        is missing is None, unless its parameter has a default."""
+        """Take out the values that the engine has filled in. Those that the task no longer declares are dropped. One
+        that is missing is None, unless its parameter has a default."""
         filled = {name: kwargs.pop(name) for name in INJECTED if name in kwargs}
         declared = self.signature.injected.items()
         return {name: filled.get(name) for name, has_default in declared if name in filled or not has_default}

@@ -7,7 +7,7 @@ The code of the statements is loaded when they are used, because a program that 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.core.codec.serde import can_be_stored
 from horsies.core.db import as_broker_result, on_bridge
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from horsies.core.models.tasks import TaskInfo
     from horsies.core.producer.hub import Hub
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -69,7 +68,7 @@ class Reads:
         """Ask the workers to answer; this ends early when enough workers have answered."""
         from horsies.core.producer import hub
 
-        return await self._ask(hub.ping_workers, target_worker_id, timeout_seconds, min_responses)
+        return await self._ask(lambda found: hub.ping_workers(found, target_worker_id, timeout_seconds, min_responses))
 
     ping_workers = run_sync(ping_workers_async)
 
@@ -77,7 +76,7 @@ class Reads:
         """The newest snapshot of each worker."""
         from horsies.core.store import workers
 
-        return await self._ask(connected(workers.newest))
+        return await self._ask(_connected(workers.newest))
 
     list_worker_states = run_sync(list_worker_states_async)
 
@@ -97,14 +96,12 @@ class Reads:
         if not can_be_stored(worker_id) or (limit is not None and limit < 1):
             return Ok([])
         most = None if limit is None else min(limit, MOST)
-        return await self._ask(connected(workers.history), worker_id, limit=most)
+        return await self._ask(_connected(lambda conn: workers.history(conn, worker_id, limit=most)))
 
     get_worker_state_history = run_sync(get_worker_state_history_async)
 
-    async def _ask(
-        self, ask: Callable[Concatenate[Hub, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> BrokerResult[T]:
-        return await _answer(self._reads(), lambda hub: ask(hub, *args, **kwargs))
+    async def _ask(self, ask: Callable[[Hub], Awaitable[T]]) -> BrokerResult[T]:
+        return await _answer(self._reads(), ask)
 
 
 @as_broker_result(BrokerErrorCode.DB_OPERATION_FAILED)
@@ -113,13 +110,9 @@ async def _answer(broker: PostgresBroker, ask: Callable[[Hub], Awaitable[T]]) ->
     return await ask(broker.hub)
 
 
-def connected(
-    read: Callable[Concatenate[AsyncConnection[Any], P], Awaitable[T]],
-) -> Callable[Concatenate[Hub, P], Awaitable[T]]:
-    """A statement as a question to the hub, which lends it a connection."""
-
-    async def ask(hub: Hub, *args: P.args, **kwargs: P.kwargs) -> T:
+def _connected(read: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> Callable[[Hub], Awaitable[T]]:
+    async def ask(hub: Hub) -> T:
         async with hub.connection() as conn:
-            return await read(conn, *args, **kwargs)
+            return await read(conn)
 
     return ask

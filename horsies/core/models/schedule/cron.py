@@ -183,7 +183,7 @@ def _terms(text: str, field: _Field) -> list[Any]:
         elif field is _WEEK and not start:  # cron's week begins on Sunday, and ours on Monday
             named = {field.members[number] for number in range(0, (6 if end is None else end) + 1, step or 1)}
             terms.append(field.values(values=[day for day in patterns.Weekday if day in named]))
-        elif start is None:
+        elif start is None or end is None:
             terms.append(field.step(step=step))
         else:
             terms.append(field.range(start=field.members[start], end=field.members[end], step=step or 1))
