@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Reads:
-    """The methods that ask."""
+    """Methods of the app and of the broker."""
 
     def _reads(self) -> PostgresBroker:
         raise NotImplementedError
