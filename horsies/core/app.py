@@ -17,9 +17,7 @@ from typing import (
     Literal,
     ParamSpec,
     TypeAlias,
-    TypedDict,
     TypeVar,
-    Unpack,
     overload,
 )
 
@@ -27,15 +25,15 @@ from horsies.core import app_workflows, errors, task_decorator
 from horsies.core.hooks import HookRegistry
 from horsies.core.models.app import AppConfig
 from horsies.core.models.queues import QueueMode
+from horsies.core.producer.reads import Reads
 from horsies.core.tasks.definition import SizeGuard
 from horsies.core.tasks.hooks import TakesHooks, TaskHooks
 from horsies.core.types import run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
-    from horsies.core.models.broker import BrokerResult, DatabasePing, WorkerPong, WorkerStateSnapshot
-    from horsies.core.models.notes import TaskLogLine
-    from horsies.core.models.tasks import RetryPolicy, TaskError, TaskInfo, TaskResult
+    from horsies.core.models.broker import BrokerResult
+    from horsies.core.models.tasks import RetryPolicy, TaskError, TaskResult
     from horsies.core.producer.send import Sender
     from horsies.core.recovery.utils import WorkerUtils
     from horsies.core.scheduler.runtime import Schedules
@@ -50,15 +48,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Include(TypedDict, total=False):
-    """What `get_task_info` fetches in addition to the columns that it always fetches."""
-
-    include_result: bool
-    include_failed_reason: bool
-    include_attempts: bool
-
-
-class Horsies(app_workflows.MakesWorkflows, TakesHooks):
+class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
     """An application: define tasks on it, send them, and let workers load it."""
 
     _current: ClassVar[Horsies | None] = None
@@ -313,6 +303,9 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks):
                 self._broker = PostgresBroker(self.config.broker, app=self)
             return self._broker
 
+    def _reads(self) -> PostgresBroker:
+        return self.get_broker()
+
     def worker_utils(self) -> WorkerUtils:
         """What an operator can do with workers, with the settings and hooks of this app."""
         from horsies.core.recovery.utils import WorkerUtils
@@ -368,52 +361,6 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks):
         return await self.get_broker().get_typed_result_async(task_id, timeout_ms)
 
     get_result = run_sync(get_result_async)
-
-    async def get_task_info_async(self, task_id: str, **include: Unpack[Include]) -> BrokerResult[TaskInfo | None]:
-        """The state of a task; `Ok(None)` if there is no such row."""
-        return await self.get_broker().get_task_info_async(task_id, **include)
-
-    get_task_info = run_sync(get_task_info_async)
-
-    async def get_task_logs_async(self, task_id: str) -> BrokerResult[list[TaskLogLine]]:
-        """What a task has logged, if the app has `task_logs` (P-51a); the oldest first."""
-        return await self.get_broker().get_task_logs_async(task_id)
-
-    get_task_logs = run_sync(get_task_logs_async)
-
-    async def ping_database_async(self) -> BrokerResult[DatabasePing]:
-        """Check that the database answers."""
-        return await self.get_broker().ping_database_async()
-
-    ping_database = run_sync(ping_database_async)
-
-    async def ping_workers_async(
-        self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
-    ) -> BrokerResult[list[WorkerPong]]:
-        """Ask the workers to answer; this ends early when enough workers have answered."""
-        return await self.get_broker().ping_workers_async(target_worker_id, timeout_seconds, min_responses)
-
-    ping_workers = run_sync(ping_workers_async)
-
-    async def list_worker_states_async(self) -> BrokerResult[list[WorkerStateSnapshot]]:
-        """The newest snapshot of each worker."""
-        return await self.get_broker().list_worker_states_async()
-
-    list_worker_states = run_sync(list_worker_states_async)
-
-    async def get_worker_state_async(self, worker_id: str) -> BrokerResult[WorkerStateSnapshot | None]:
-        """The newest snapshot of one worker."""
-        return await self.get_broker().get_worker_state_async(worker_id)
-
-    get_worker_state = run_sync(get_worker_state_async)
-
-    async def get_worker_state_history_async(
-        self, worker_id: str, limit: int | None = None
-    ) -> BrokerResult[list[WorkerStateSnapshot]]:
-        """The snapshots of one worker, newest first."""
-        return await self.get_broker().get_worker_state_history_async(worker_id, limit)
-
-    get_worker_state_history = run_sync(get_worker_state_history_async)
 
     def __repr__(self) -> str:
         return f"<Horsies with {len(self._tasks)} task(s) on {self.config.broker.display_url()}>"

@@ -140,16 +140,11 @@ class InlineBroker(PostgresBroker):
             return TimedOut()  # it runs at this moment, and whoever waits for it is called by it
         return EndedTask(task_id, found.sent.task_name, found.status, found.result, None)
 
-    async def get_task_info_async(
-        self,
-        task_id: str,
-        *,
-        include_result: bool = False,
-        include_failed_reason: bool = False,
-        include_attempts: bool = False,
-    ) -> broker.BrokerResult[tasks.TaskInfo | None]:
+    async def read_row(
+        self, task_id: str, include_result: bool, include_failed_reason: bool, include_attempts: bool
+    ) -> broker.BrokerResult[dict[str, Any] | None]:
         found = self.log.tasks.get(task_id)
-        return Ok(None if found is None else self._read_info(_columns(found, include_result=include_result)))
+        return Ok(None if found is None else _columns(found, include_result=include_result))
 
     async def cancel_task_async(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
         found = self.log.tasks.get(task_id)

@@ -47,6 +47,7 @@ LAYERS = (
     ),
     ("the process that runs user code", ("core.child",)),
     ("the supervisor", ("core.worker",)),
+    ("the public names", ("_public", "_public_schedules", "_public_workflows")),
     ("edges", ("cli", "contrib", "demo", "dev", "mcp", "testing", "tui", "web", "__main__")),
 )
 NAMESPACES = ("horsies", "horsies.core")

@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from horsies import TaskHandle, TaskInfo, TaskProgress, TaskStatus
+from horsies import TaskHandle, TaskInfo, TaskStatus
+from horsies.core.models.notes import TaskProgress
 from horsies.monitoring import get_task_detail, list_tasks
 from tests.e2e.conftest import NOTING
 from tests.e2e.page_support import defines, ours, run, served

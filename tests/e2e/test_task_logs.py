@@ -8,7 +8,8 @@ from typing import Any
 
 import psycopg
 
-from horsies import TaskHandle, TaskLogLine
+from horsies import TaskHandle
+from horsies.core.models.notes import TaskLogLine
 from tests.e2e.conftest import NOTING
 from tests.support import eventually_sync
 from tests.worker_support import WorkerProcess

@@ -26,7 +26,6 @@ from horsies import (
     Ok,
     OperationalErrorCode,
     PostgresConfig,
-    PreparedTask,
     QueueMode,
     Result,
     RetryPolicy,
@@ -41,6 +40,7 @@ from horsies import (
     WorkerRecoveryConfig,
     is_ok,
 )
+from horsies.core.producer.many import PreparedTask
 
 config = AppConfig(
     broker=PostgresConfig(
@@ -169,7 +169,6 @@ def parse(text: str) -> Result[int, ValueError]:
 
 
 assert_type(parse("1").map(str).unwrap_or(None), str | None)
-assert_type(parse("1").map_err(str).unwrap_err(), str)
 assert_type(parse("1").ok(), int | None)
 assert_type(parse("1").err(), ValueError | None)
 assert_type(parse("1").unwrap_or_raise(KeyError), int)

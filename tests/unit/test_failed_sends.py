@@ -82,7 +82,6 @@ LOOKS: dict[str, Callable[[Any], object]] = {
     "err_value": lambda result: result.err_value,
     "match": _matched,
     "unwrap_or": lambda result: result.unwrap_or(None),
-    "map_err": lambda result: result.map_err(str),
     "repr": repr,
     "==": lambda result: result == Err(1),
 }

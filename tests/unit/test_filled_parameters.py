@@ -60,6 +60,8 @@ async def other_async_name(context: AsyncTaskContext) -> int: ...  # type: ignor
 def many_results(*workflow_ctx: WorkflowContext) -> int: ...  # type: ignore[empty-body]
 def many_metas(**workflow_meta: WorkflowMeta) -> int: ...  # type: ignore[empty-body]
 def only_by_position(workflow_ctx: WorkflowContext | None, /) -> int: ...  # type: ignore[empty-body]
+def before_a_rest(workflow_ctx: WorkflowContext | None, *rest: int) -> int: ...  # type: ignore[empty-body]
+def meta_before_a_rest(a: int, workflow_meta: WorkflowMeta | None = None, *b: int) -> int: ...  # type: ignore[empty-body]
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,12 @@ def only_by_position(workflow_ctx: WorkflowContext | None, /) -> int: ...  # typ
         (many_results, "has *workflow_ctx", "workflow_ctx: WorkflowContext | None"),
         (many_metas, "has **workflow_meta", "workflow_meta: WorkflowMeta | None"),
         (only_by_position, "'workflow_ctx' only by position", "workflow_ctx: WorkflowContext | None"),
+        (
+            before_a_rest,
+            "'workflow_ctx' before *rest",
+            "last parameter: def f(..., workflow_ctx: WorkflowContext | None",
+        ),
+        (meta_before_a_rest, "'workflow_meta' before *b", "workflow_meta: WorkflowMeta | None"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -138,32 +146,32 @@ def test_p01_a_context_is_filled_in_wherever_it_stands(
     assert result_of(app.task("t")(fn), args) == said
 
 
-def results_first(workflow_ctx: WorkflowContext | None, a: int, *rest: int) -> list[Any]:
-    return [workflow_ctx, a, *rest]
-
-
 def results_last(a: int, *rest: int, workflow_ctx: WorkflowContext | None = None) -> list[Any]:
     return [workflow_ctx, a, *rest]
 
 
+def results_between(a: int, ctx: TaskContext, workflow_ctx: WorkflowContext | None, b: int = 0) -> list[Any]:
+    return [ctx.task_id, workflow_ctx, a, b]
+
+
 def all_of_it(
-    a: int, ctx: TaskContext, workflow_ctx: WorkflowContext | None, b: int, workflow_meta: Any = 7, *rest: int
+    a: int, ctx: TaskContext, b: int, *rest: int, workflow_ctx: WorkflowContext | None, workflow_meta: Any = 7
 ) -> list[Any]:
     return [ctx.task_id, workflow_ctx, workflow_meta, a, b, *rest]
 
 
 @pytest.mark.parametrize(
-    ("fn", "said"),
+    ("fn", "args", "said"),
     [
-        (results_first, '{"ok":[null,1,2,3,4]}'),
-        (results_last, '{"ok":[null,1,2,3,4]}'),
-        (all_of_it, '{"ok":["id",null,null,1,2,3,4]}'),
+        (results_last, "[1,2,3,4]", '{"ok":[null,1,2,3,4]}'),
+        (results_between, "[1,2]", '{"ok":["id",null,1,2]}'),
+        (all_of_it, "[1,2,3,4]", '{"ok":["id",null,7,1,2,3,4]}'),
     ],
 )
-def test_t24_what_follows_in_a_rest_is_not_lost_beside_what_the_engine_fills_in(
-    app: Horsies, fn: Callable[..., Any], said: str
+def test_t24_what_the_sender_gave_is_not_lost_beside_what_the_engine_fills_in(
+    app: Horsies, fn: Callable[..., Any], args: str, said: str
 ) -> None:
-    assert result_of(app.task("t")(fn), "[1,2,3,4]") == said
+    assert result_of(app.task("t")(fn), args) == said
 
 
 def returning(annotation: Any, value: Any) -> Callable[[], Any]:

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horsies import AppConfig, Horsies, HorsiesError, TaskContext, TaskLogs, TaskProgress
+from horsies import AppConfig, Horsies, HorsiesError, TaskContext, TaskLogs
 from horsies.core.child import notes as child_notes
 from horsies.core.child.notes import FRAME_BYTES, Bell, LogPart, Notes, RunLog
 from horsies.core.child.wire import Decoder, Kind
-from horsies.core.models.notes import LONGEST_MESSAGE, LogPlace, Progress, lines_of, progress_of
+from horsies.core.models.notes import LONGEST_MESSAGE, LogPlace, Progress, TaskProgress, lines_of, progress_of
 from tests.each import each
 from tests.stop_support import is_stopped_at
 

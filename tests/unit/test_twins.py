@@ -12,6 +12,7 @@ import pytest
 from horsies import Horsies, TaskHandle, WorkflowHandle, WorkflowSpec, recover_stuck_workflows_sync, start_workflow
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.producer.many import TaskSendOptions
+from horsies.core.producer.reads import Reads
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
 from horsies.core.task_decorator import TaskFunction
@@ -27,6 +28,7 @@ CLASSES = (
     WorkflowHandle,
     Schedules,
     WorkerUtils,
+    Reads,
     PostgresBroker,
 )
 

@@ -15,16 +15,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from horsies.core.codec.serde import can_be_stored
 from horsies.core.codec.shapes import ResultCodec
 from horsies.core.db import Bridge, BridgeError, OperationRefused, as_broker_result, on_bridge
 from horsies.core.models import broker
-from horsies.core.models.base import MOST
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskInfo, TaskOptions, TaskSendPayload
-from horsies.core.producer import envelope, hub, waiter
+from horsies.core.producer import envelope, waiter
 from horsies.core.producer.enqueue import Mismatch, SendOutcome, new_task_id
 from horsies.core.producer.hub import Hub, can_exist
+from horsies.core.producer.reads import Reads
 from horsies.core.store import notes, sends
 from horsies.core.store.sends import Send
 from horsies.core.types import Err, Ok, TaskStatus, run_sync
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from horsies.core.brokers.actions import TaskActionResult
     from horsies.core.hooks import HookRegistry
     from horsies.core.models.app import AppConfig
-    from horsies.core.models.notes import LogPlace, TaskLogLine
+    from horsies.core.models.notes import LogPlace
     from horsies.core.tasks.moves import InFlight
 
 _DB = broker.BrokerErrorCode.DB_OPERATION_FAILED
@@ -53,7 +52,7 @@ class KnowsTasks(Protocol):
     def sends_suppressed(self) -> bool: ...
 
 
-class PostgresBroker:
+class PostgresBroker(Reads):
     """The queue in a PostgreSQL database. It works without an app; values are then plain JSON."""
 
     def __init__(self, config: broker.PostgresConfig, *, app: KnowsTasks | None = None) -> None:
@@ -64,6 +63,9 @@ class PostgresBroker:
 
     def _make_hub(self) -> Hub:
         return Hub(self.config, installs=self._installs)
+
+    def _reads(self) -> PostgresBroker:
+        return self
 
     def knowing(self, app: KnowsTasks) -> Self:
         """The same connections with an app: whoever closes one of the two closes the other."""
@@ -217,9 +219,10 @@ class PostgresBroker:
 
     @as_broker_result(_DB)
     @on_bridge
-    async def _info(
+    async def read_row(
         self, task_id: str, include_result: bool, include_failed_reason: bool, include_attempts: bool
     ) -> dict[str, Any] | None:
+        """The row of a task, for `get_task_info`."""
         if not can_exist(task_id):
             return None
         from horsies.core.store import task_reads
@@ -233,21 +236,8 @@ class PostgresBroker:
                 row["progress"] = (await notes.progress(conn, [task_id])).get(task_id)
             return row
 
-    async def get_task_info_async(
-        self,
-        task_id: str,
-        *,
-        include_result: bool = False,
-        include_failed_reason: bool = False,
-        include_attempts: bool = False,
-    ) -> broker.BrokerResult[TaskInfo | None]:
-        """The state of a task (T-63); `Ok(None)` if there is no such row."""
-        row = await self._info(task_id, include_result, include_failed_reason, include_attempts)
-        return row.map(self._read_info)
-
-    get_task_info = run_sync(get_task_info_async)
-
-    def _read_info(self, row: dict[str, Any] | None) -> TaskInfo | None:
+    def info_of(self, row: dict[str, Any] | None) -> TaskInfo | None:
+        """What a row of `read_row` says."""
         if row is None:
             return None
         if (text := row["result"]) is not None:
@@ -265,12 +255,6 @@ class PostgresBroker:
             return await notes.logs(conn, task_id, after, most)
 
     read_logs = run_sync(read_logs_async)
-
-    async def get_task_logs_async(self, task_id: str) -> broker.BrokerResult[list[TaskLogLine]]:
-        """All that a task has logged and that is kept, the oldest first (P-51a)."""
-        return (await self.read_logs_async(task_id)).map(lambda page: page.lines)
-
-    get_task_logs = run_sync(get_task_logs_async)
 
     async def cancel_task_async(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
         """Cancel a task that has not ended (M-48)."""
@@ -295,63 +279,6 @@ class PostgresBroker:
             if isinstance(done, Ok):
                 await rollup.count_cancelled(conn, [done.ok_value])
             return done
-
-    @as_broker_result(_DB)
-    @on_bridge
-    async def ping_database_async(self) -> broker.DatabasePing:
-        """Ask the database for a sign of life."""
-        return await hub.ping_database(self.hub)
-
-    ping_database = run_sync(ping_database_async)
-
-    @as_broker_result(_DB)
-    @on_bridge
-    async def ping_workers_async(
-        self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
-    ) -> list[broker.WorkerPong]:
-        """Ask the workers for a sign of life; ends early when enough have answered."""
-        return await hub.ping_workers(self.hub, target_worker_id, timeout_seconds, min_responses)
-
-    ping_workers = run_sync(ping_workers_async)
-
-    @as_broker_result(_DB)
-    @on_bridge
-    async def list_worker_states_async(self) -> list[broker.WorkerStateSnapshot]:
-        """The newest snapshot of each worker."""
-        from horsies.core.store import workers
-
-        async with self.hub.connection() as conn:
-            return await workers.newest(conn)
-
-    list_worker_states = run_sync(list_worker_states_async)
-
-    @as_broker_result(_DB)
-    @on_bridge
-    async def get_worker_state_async(self, worker_id: str) -> broker.WorkerStateSnapshot | None:
-        """The newest snapshot of one worker."""
-        from horsies.core.store import workers
-
-        if not can_be_stored(worker_id):
-            return None
-        async with self.hub.connection() as conn:
-            return next(iter(await workers.history(conn, worker_id, limit=1)), None)
-
-    get_worker_state = run_sync(get_worker_state_async)
-
-    @as_broker_result(_DB)
-    @on_bridge
-    async def get_worker_state_history_async(
-        self, worker_id: str, limit: int | None = None
-    ) -> list[broker.WorkerStateSnapshot]:
-        """The snapshots of one worker, newest first."""
-        from horsies.core.store import workers
-
-        if not can_be_stored(worker_id) or (limit is not None and limit < 1):
-            return []
-        async with self.hub.connection() as conn:
-            return await workers.history(conn, worker_id, limit=None if limit is None else min(limit, MOST))
-
-    get_worker_state_history = run_sync(get_worker_state_history_async)
 
     @as_broker_result(_DB)
     @on_bridge

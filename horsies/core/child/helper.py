@@ -227,7 +227,7 @@ def build_of(content: bytes) -> BuildRequest:
 
 
 def pack_plan(plan: WorkflowPlan) -> bytes:
-    return _PLAN + plan_to_json(plan).encode()
+    return _PLAN + plan_to_json(plan)
 
 
 def pack_failure(problem: BuildFailed) -> bytes:

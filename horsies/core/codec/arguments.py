@@ -5,7 +5,7 @@ Annotations may be strings (`from __future__ import annotations`) and may name t
 case they cannot be resolved yet: `read` raises `NameError`, and the caller tries again later. Positional arguments are
 stored as a list, keyword arguments as an object; if there are none, the column is NULL. So a plain SQL INSERT can write
 them too. Defaults are not stored, because they belong to the code that runs. Values that the workflow engine fills in
-(F-36, F-37) are among the keyword arguments of a stored call; a sender cannot set them.
+(F-36, F-37) are among the keyword arguments of a stored call, and are given by name; a sender cannot set them.
 """
 
 import inspect
@@ -52,7 +52,6 @@ class Signature:
     var_positional: str | None
     var_keyword: str | None
     injected: Mapping[str, bool]  # name -> has a default
-    injected_at: Mapping[str, int]  # name -> its place among the parameters by position, not counting `ctx`
     returns: Any
     context_kind: type[context.RunContext] | None = None  # of the parameter `ctx`
     context_at: int | None = None  # its position; None if it can only be given by name
@@ -130,7 +129,6 @@ def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -
         var_positional=_only(parameters, Parameter.VAR_POSITIONAL),
         var_keyword=_only(parameters, Parameter.VAR_KEYWORD),
         injected={p.name: p.default is not Parameter.empty for p in parameters if p.name in INJECTED},
-        injected_at=_places(parameters, without=None if kind_of_context is None else CONTEXT),
         returns=hints.get("return", Parameter.empty),
         context_kind=kind_of_context,
         context_at=next((at for at, p in enumerate(parameters) if p.name == CONTEXT and p.kind in _BY_POSITION), None),
@@ -166,6 +164,7 @@ def _context_kind(annotation: Any) -> type[context.RunContext] | None:
 def _check_filled(parameters: list[Parameter], hints: Mapping[str, Any]) -> None:
     """Each parameter that is filled in has its name, and is one that a value can be given to in every call."""
     may_be_left_out = False  # one of the parameters before
+    rest = _only(parameters, Parameter.VAR_POSITIONAL)
     for parameter in parameters:
         name, is_context = parameter.name, _context_kind(hints.get(parameter.name)) is not None
         if is_context and name != CONTEXT:
@@ -178,13 +177,8 @@ def _check_filled(parameters: list[Parameter], hints: Mapping[str, Any]) -> None
         elif parameter.kind is Parameter.POSITIONAL_ONLY and (may_be_left_out or not is_context):
             why = "behind a parameter that may be left out" if is_context else "and it is filled in by name"
             raise FilledParameterError(name, f"takes {name!r} only by position, {why}")
-
-
-def _places(parameters: list[Parameter], *, without: str | None) -> dict[str, int]:
-    """Where the workflow engine's values stand among the parameters by position."""
-    names = [parameter.name for parameter in parameters if parameter.kind in _BY_POSITION]
-    counted = [name for name in names if name != without]
-    return {name: at for at, name in enumerate(counted) if name in INJECTED}
+        elif not is_context and parameter.kind is Parameter.POSITIONAL_OR_KEYWORD and rest is not None:
+            raise FilledParameterError(name, f"has {name!r} before *{rest}, and it is filled in by name")
 
 
 def has_return_annotation(fn: Callable[..., Any]) -> bool:
@@ -246,9 +240,12 @@ class ArgumentsCodec:
         filled = self._take_filled(kwargs) if self.signature.injected else {}
         if problem := self.signature.problem(len(args), kwargs):
             raise shapes.CodecError(problem)
-        if self.signature.injected:
-            return self._beside_injected(args, {**kwargs, **filled})
-        return args, kwargs
+        if not self.signature.injected:
+            return args, kwargs
+        # Their parameters may stand between the others, so what may be given by name is given by name.
+        first = len(args) if self.signature.var_positional is not None else self.signature.positional_only
+        named = dict(zip(self.signature.positional[first:], args[first:], strict=False))
+        return args[:first], {**named, **kwargs, **filled}
 
     def decode_typed(self, args_json: str | None, kwargs_json: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call that a person has typed as JSON, ready to be sent. It is as strict as a send of the same values in
@@ -315,22 +312,11 @@ class ArgumentsCodec:
         return known[index] if index < len(known) else f"{self.signature.var_positional}[{index - len(known)}]"
 
     def _take_filled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Take out the values that the engine has filled in; values that the task no longer declares are dropped."""
+        """Take out the values that the engine has filled in. Those that the task no longer declares are dropped. One
+        that is missing is None, unless its parameter has a default."""
         filled = {name: kwargs.pop(name) for name in INJECTED if name in kwargs}
-        return {name: value for name, value in filled.items() if name in self.signature.injected}
-
-    def _beside_injected(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Leave room for the values that the workflow engine fills in: their parameters may be between the others."""
-        absent = {name: None for name, has_default in self.signature.injected.items() if not has_default}
-        by_name = {**absent, **kwargs}
-        if len(args) > len(self.signature.positional):  # the members of a `*rest` can only be given by position
-            by_position = list(args)
-            for name, at in self.signature.injected_at.items():
-                by_position.insert(at, by_name.pop(name, None))
-            return tuple(by_position), by_name
-        only = self.signature.positional_only
-        named = dict(zip(self.signature.positional[only:], args[only:], strict=False))
-        return args[:only], {**named, **by_name}
+        declared = self.signature.injected.items()
+        return {name: filled.get(name) for name, has_default in declared if name in filled or not has_default}
 
 
 def _length(text: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from horsies.core.codec import shapes
-from horsies.core.codec.arguments import FILLED, INJECTED, ArgumentsCodec, Signature
+from horsies.core.codec.arguments import INJECTED, ArgumentsCodec, Signature
 
 
 class OlderSignature:
@@ -50,12 +50,11 @@ class OlderSignature:
 class AcceptingCodec(ArgumentsCodec):
     """The codec of a task that also accepts the arguments of older versions."""
 
-    __slots__ = ("_filled", "_older")
+    __slots__ = ("_older",)
 
     def __init__(self, signature: Signature, older: Sequence[OlderSignature]) -> None:
         super().__init__(signature)
         self._older = older
-        self._filled = shapes.object_shape(FILLED, others=None)
 
     def decode(self, args_json: str | None, kwargs_json: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
@@ -73,27 +72,19 @@ class AcceptingCodec(ArgumentsCodec):
         for version in self._older:
             found = version.read(args_json, given)
             if found is not None:
-                args, kwargs = super().decode(*self.encode(*found))
-                return self._with_filled(args, kwargs, filled)
+                args, kwargs = self.encode(*found)
+                declared = {name: value for name, value in filled.items() if name in self.signature.injected}
+                return super().decode(args, json.dumps({**from_json(kwargs or "{}"), **declared}))
         return None
 
-    def _with_filled(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], filled: str | None
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """With the values of the workflow engine, as far as the task of today declares them."""
-        if filled is None:
-            return args, kwargs
-        values = self._filled.decode(filled)
-        return args, {**kwargs, **{name: value for name, value in values.items() if name in self.signature.injected}}
 
-
-def _split(kwargs_json: str | None) -> tuple[str | None, str | None]:
+def _split(kwargs_json: str | None) -> tuple[str | None, dict[str, Any]]:
     """The keyword arguments of the sender, and those that the workflow engine has filled in."""
     try:
         values = None if kwargs_json is None else from_json(kwargs_json)
     except ValueError:
-        return kwargs_json, None
+        return kwargs_json, {}
     if not isinstance(values, dict) or INJECTED.isdisjoint(values):
-        return kwargs_json, None
-    given = {name: value for name, value in values.items() if name not in INJECTED}
-    return json.dumps(given), json.dumps({name: value for name, value in values.items() if name in INJECTED})
+        return kwargs_json, {}
+    filled = {name: values.pop(name) for name in INJECTED if name in values}
+    return json.dumps(values), filled

@@ -17,44 +17,19 @@ from typing_extensions import TypeVar
 
 # fmt: off
 from horsies.core.models.codes import (
-    BUILTIN_CODE_FAMILIES, BUILTIN_CODE_REGISTRY, RETRY_ELIGIBLE, BuiltInTaskCode, ContractCode, OperationalErrorCode,
-    OutcomeCode, RetrievalCode,
+    BUILTIN_CODE_FAMILIES, BUILTIN_CODE_REGISTRY as BUILTIN_CODE_REGISTRY, RETRY_ELIGIBLE as RETRY_ELIGIBLE,
+    BuiltInTaskCode as BuiltInTaskCode, ContractCode as ContractCode, OperationalErrorCode as OperationalErrorCode,
+    OutcomeCode as OutcomeCode, RetrievalCode as RetrievalCode,
 )
 from horsies.core.models.notes import TaskProgress
 from horsies.core.models.sending import (
-    MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RetryPolicy, TaskOptions, TaskSendError, TaskSendErrorCode, TaskSendPayload,
-    TaskSendFailed, TaskSendResult, is_timeout,
+    MAX_TIMEOUT_MS as MAX_TIMEOUT_MS, MIN_TIMEOUT_MS as MIN_TIMEOUT_MS, RetryPolicy as RetryPolicy,
+    TaskOptions as TaskOptions, TaskSendError as TaskSendError, TaskSendErrorCode as TaskSendErrorCode,
+    TaskSendFailed as TaskSendFailed, TaskSendPayload as TaskSendPayload, TaskSendResult as TaskSendResult,
+    is_timeout as is_timeout,
 )
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus
 # fmt: on
-
-__all__ = [
-    "BUILTIN_CODE_REGISTRY",
-    "MAX_TIMEOUT_MS",
-    "MIN_TIMEOUT_MS",
-    "RETRY_ELIGIBLE",
-    "BuiltInTaskCode",
-    "ContractCode",
-    "OperationalErrorCode",
-    "OutcomeCode",
-    "RetrievalCode",
-    "RetryPolicy",
-    "SubWorkflowError",
-    "SubWorkflowSummary",
-    "TaskAttemptInfo",
-    "TaskError",
-    "TaskFailed",
-    "TaskInfo",
-    "TaskOptions",
-    "TaskResult",
-    "TaskSendError",
-    "TaskSendErrorCode",
-    "TaskSendFailed",
-    "TaskSendPayload",
-    "TaskSendResult",
-    "exception_dict",
-    "is_timeout",
-]
 
 BUILTIN_KEY: Final = "__builtin_task_code__"
 MAX_TRACEBACK_CHARS: Final = 20_000

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Literal, NoReturn, TypeVar
@@ -64,10 +63,6 @@ class FailedSend(Err[TaskSendError]):
         raise TaskSendFailed(self.error, msg) from self.error.exception
 
     def unwrap_or(self, default: U) -> U:
-        self._see()
-        return default
-
-    def map_or(self, default: U, fn: Callable[[Any], object]) -> U:
         self._see()
         return default
 

@@ -269,11 +269,6 @@ def log_facts() -> dict[str, Any]:
     return {"task_id": run.facts.task_id, "task": run.task.task_name, "attempt": run.facts.attempt}
 
 
-def add_task_facts(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
-    """A processor for structlog: task id, name and attempt of the running task, where the event does not have them."""
-    return {**log_facts(), **event}
-
-
 def mark_log_records() -> None:
     """From now on every log record of this process has `task_id`, `task` and `attempt` (None outside of tasks), unless
     its `extra` has them, for handlers and formats of the user; our own formats show them as facts (P-51). Not by a

@@ -198,7 +198,7 @@ def _how_to_take(fn: Callable[..., Any], name: str) -> str:
     if name == signatures.CONTEXT:
         return f"write it as the first parameter: def f({name}: {_context_kind(fn).__name__}, ...)"
     kind = "WorkflowContext" if name == "workflow_ctx" else "WorkflowMeta"
-    return f"write it as an ordinary parameter: def f(..., {name}: {kind} | None = None)"
+    return f"write it as the last parameter: def f(..., {name}: {kind} | None = None)"
 
 
 def _older(old: Callable[..., Any], local_names: Mapping[str, Any]) -> OlderSignature:

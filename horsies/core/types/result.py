@@ -6,7 +6,7 @@ on both sides so that a type checker understands the union.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
@@ -15,7 +15,6 @@ from typing_extensions import TypeIs
 T = TypeVar("T")
 E = TypeVar("E")
 U = TypeVar("U")
-F = TypeVar("F")
 T_co = TypeVar("T_co", covariant=True)
 E_co = TypeVar("E_co", covariant=True)
 
@@ -69,13 +68,7 @@ class Ok(Generic[T_co]):
     def expect(self, msg: str) -> T_co:
         return self.value
 
-    def expect_err(self, msg: str) -> NoReturn:
-        raise ValueError(f"{msg}: {self.value!r}")
-
     def unwrap_or(self, default: object) -> T_co:
-        return self.value
-
-    def unwrap_or_else(self, fallback: Callable[[Any], object]) -> T_co:
         return self.value
 
     def unwrap_or_raise(self, exc: BaseException | type[BaseException]) -> T_co:
@@ -83,34 +76,6 @@ class Ok(Generic[T_co]):
 
     def map(self, fn: Callable[[T_co], U]) -> Ok[U]:
         return Ok(fn(self.value))
-
-    def map_err(self, fn: Callable[[Any], object]) -> Ok[T_co]:
-        return self
-
-    def map_or(self, default: object, fn: Callable[[T_co], U]) -> U:
-        return fn(self.value)
-
-    def map_or_else(self, fallback: Callable[[Any], object], fn: Callable[[T_co], U]) -> U:
-        return fn(self.value)
-
-    def and_then(self, fn: Callable[[T_co], Result[U, F]]) -> Result[U, F]:
-        return fn(self.value)
-
-    def or_else(self, fn: Callable[[Any], object]) -> Ok[T_co]:
-        return self
-
-    def inspect(self, fn: Callable[[T_co], object]) -> Ok[T_co]:
-        fn(self.value)
-        return self
-
-    def inspect_err(self, fn: Callable[[Any], object]) -> Ok[T_co]:
-        return self
-
-    async def map_async(self, fn: Callable[[T_co], Awaitable[U]]) -> Ok[U]:
-        return Ok(await fn(self.value))
-
-    async def and_then_async(self, fn: Callable[[T_co], Awaitable[Result[U, F]]]) -> Result[U, F]:
-        return await fn(self.value)
 
 
 @_frozen
@@ -150,14 +115,8 @@ class Err(Generic[E_co]):
     def expect(self, msg: str) -> NoReturn:
         self._fail(f"{msg}: {self.error!r}")
 
-    def expect_err(self, msg: str) -> E_co:
-        return self.error
-
     def unwrap_or(self, default: U) -> U:
         return default
-
-    def unwrap_or_else(self, fallback: Callable[[E_co], U]) -> U:
-        return fallback(self.error)
 
     def unwrap_or_raise(self, exc: BaseException | type[BaseException]) -> NoReturn:
         """Raise the exception. A class is called with the error, so that the error is not lost."""
@@ -167,34 +126,6 @@ class Err(Generic[E_co]):
         raise made
 
     def map(self, fn: Callable[[Any], object]) -> Err[E_co]:
-        return self
-
-    def map_err(self, fn: Callable[[E_co], F]) -> Err[F]:
-        return Err(fn(self.error))
-
-    def map_or(self, default: U, fn: Callable[[Any], object]) -> U:
-        return default
-
-    def map_or_else(self, fallback: Callable[[E_co], U], fn: Callable[[Any], object]) -> U:
-        return fallback(self.error)
-
-    def and_then(self, fn: Callable[[Any], object]) -> Err[E_co]:
-        return self
-
-    def or_else(self, fn: Callable[[E_co], Result[U, F]]) -> Result[U, F]:
-        return fn(self.error)
-
-    def inspect(self, fn: Callable[[Any], object]) -> Err[E_co]:
-        return self
-
-    def inspect_err(self, fn: Callable[[E_co], object]) -> Err[E_co]:
-        fn(self.error)
-        return self
-
-    async def map_async(self, fn: Callable[[Any], object]) -> Err[E_co]:
-        return self
-
-    async def and_then_async(self, fn: Callable[[Any], object]) -> Err[E_co]:
         return self
 
     def _made(self, exc: BaseException | type[BaseException]) -> BaseException:

@@ -10,10 +10,11 @@ either field; but if one of them begins with an asterisk, both must match. The t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -30,13 +31,8 @@ NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_FIELDS = ("minute", "hour", "day of month", "month", "day of week")
 _TERM = re.compile(r"(?:(?P<every>\*)|(?P<start>[a-z0-9]+)(?:-(?P<end>[a-z0-9]+))?)(?:/(?P<step>[0-9]+))?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,4}", re.ASCII)
-_WEEK = cron_terms.Domain(0, 7, 6)  # cron's: both 0 and 7 are Sunday
-_MONTHS = list(patterns.Month)
-_DAYS = [patterns.Weekday.SUNDAY, *list(patterns.Weekday)[:6], patterns.Weekday.SUNDAY]
-T = TypeVar("T")
 
 
 class CronSchedule(patterns.SchedulePart):
@@ -55,13 +51,14 @@ class CronSchedule(patterns.SchedulePart):
 
     @cached_property
     def wall_times(self) -> patterns.WallTimes:
+        every = [cron_terms.CronEvery()]
         return patterns.WallTimes(
             second=0,
-            minutes=cron_terms.numeric_bits(self.minute, cron_terms.MINUTE),
-            hours=cron_terms.numeric_bits(self.hour, cron_terms.HOUR),
-            months=cron_terms.enum_bits(self.month, cron_terms.MONTH),
-            month_days=self.day.month_day_bits,
-            weekdays=self.day.weekday_bits,
+            minutes=cron_terms.bits(self.minute, cron_terms.MINUTE),
+            hours=cron_terms.bits(self.hour, cron_terms.HOUR),
+            months=cron_terms.bits(self.month, cron_terms.MONTH),
+            month_days=cron_terms.bits(getattr(self.day, "day_of_month", every), cron_terms.DAY_OF_MONTH),
+            weekdays=cron_terms.bits(getattr(self.day, "day_of_week", every), cron_terms.WEEKDAY),
             days_match="either" if isinstance(self.day, cron_terms.EitherDay) else "both",
         )
 
@@ -84,24 +81,17 @@ def cron_fields(line: str) -> dict[str, Any]:
     """The fields of a `CronSchedule`; a `ConfigurationError` names each field that is wrong."""
     parts = _split(line)
     report = ValidationReport(phase="CronSchedule.parse")
-
-    def field(place: int, read: Callable[[str], T]) -> T | None:
+    found: dict[str, list[Any]] = {}
+    for text, field in zip(parts, _FIELDS, strict=True):
         try:
-            return read(parts[place])
+            found[field.name] = _terms(text, field)
         except HorsiesError as problem:  # a mistake that the term itself has found
-            report.add(_error(line, f"{_FIELDS[place]}: {problem.message}", problem.help_text))
+            report.add(_error(line, f"{field.name}: {problem.message}", problem.help_text))
         except ValueError as problem:
-            report.add(_error(line, f"{_FIELDS[place]}: {problem}"))
-        return None
-
-    fields = {
-        "minute": field(0, lambda text: _numeric(text, cron_terms.MINUTE)),
-        "hour": field(1, lambda text: _numeric(text, cron_terms.HOUR)),
-        "month": field(3, _months),
-    }
-    month_days, weekdays = field(2, lambda text: _numeric(text, cron_terms.DAY_OF_MONTH)), field(4, _weekdays)
+            report.add(_error(line, f"{field.name}: {problem}"))
     report.raise_if_any()
-    return {**fields, "day": _days(month_days or [], weekdays or [], parts[2], parts[4])}
+    month_days, weekdays = found.pop("day of month"), found.pop("day of week")
+    return {**found, "day": _days(month_days, weekdays, parts[2], parts[4])}
 
 
 def _split(line: str) -> list[str]:
@@ -111,7 +101,7 @@ def _split(line: str) -> list[str]:
     parts = NICKNAMES.get(text, text).split()
     if len(parts) == len(_FIELDS):
         return parts
-    help_text = f"the fields are {', '.join(_FIELDS)}; or write one of {', '.join(NICKNAMES)}"
+    help_text = f"the fields are {', '.join(field.name for field in _FIELDS)}; or write one of {', '.join(NICKNAMES)}"
     if text.startswith("@"):
         raise _error(line, "there is no such name", help_text)
     raise _error(line, f"{len(parts)} fields instead of {len(_FIELDS)}", help_text)
@@ -139,89 +129,76 @@ def _days(
     return kind(day_of_month=month_days, day_of_week=weekdays)
 
 
-def _numeric(text: str, domain: cron_terms.Domain) -> list[cron_terms.NumericTerm]:
-    terms: list[cron_terms.NumericTerm] = []
-    values: list[int] = []
-    for piece in _pieces(text, domain, {}):
-        match piece:
-            case _Piece(start=None, step=None):
-                terms.append(cron_terms.CronEvery())
-            case _Piece(start=None):
-                terms.append(cron_terms.CronStep(step=piece.step))
-            case _Piece(start=int(start), end=None):
-                values.append(start)
-            case _:
-                terms.append(cron_terms.CronRange(start=piece.start, end=piece.end, step=piece.step or 1))
-    return [*([cron_terms.CronValues(values=_once(values))] if values else []), *terms]
+@dataclass(frozen=True)
+class _Field:
+    """How one field is read: the value that each number stands for, and the terms that are made of such values."""
+
+    name: str
+    domain: cron_terms.Domain
+    members: Sequence[Any]
+    values: type[Any] = cron_terms.CronValues
+    step: type[Any] = cron_terms.CronStep
+    range: type[Any] = cron_terms.CronRange
+
+    @cached_property
+    def names(self) -> Mapping[str, int]:
+        named = [(number, member) for number, member in enumerate(self.members) if isinstance(member, StrEnum)]
+        return {name: number for number, member in reversed(named) for name in (member.value, member.value[:3])}
 
 
-def _months(text: str) -> list[cron_terms.MonthTerm]:
-    terms: list[cron_terms.MonthTerm] = []
-    values: list[patterns.Month] = []
-    names = {name: number for number, month in enumerate(_MONTHS, 1) for name in (month.value, month.value[:3])}
-    for piece in _pieces(text, cron_terms.MONTH, names):
-        match piece:
-            case _Piece(start=None, step=None):
-                terms.append(cron_terms.CronEvery())
-            case _Piece(start=None):
-                terms.append(cron_terms.CronEnumStep[patterns.Month](step=piece.step))
-            case _Piece(start=int(start), end=None):
-                values.append(_MONTHS[start - 1])
-            case _Piece(start=int(start), end=int(end)):
-                step = piece.step or 1
-                terms.append(
-                    cron_terms.CronEnumRange[patterns.Month](start=_MONTHS[start - 1], end=_MONTHS[end - 1], step=step)
-                )
-    return [*([cron_terms.CronEnumValues[patterns.Month](values=_once(values))] if values else []), *terms]
+_WEEK = _Field(
+    "day of week",
+    cron_terms.Domain(0, 7, 6),  # cron's: both 0 and 7 are Sunday
+    [patterns.Weekday.SUNDAY, *patterns.Weekday],
+    cron_terms.CronEnumValues[patterns.Weekday],
+    cron_terms.CronEnumStep[patterns.Weekday],
+    cron_terms.CronEnumRange[patterns.Weekday],
+)
+_FIELDS = (
+    _Field("minute", cron_terms.MINUTE, range(60)),
+    _Field("hour", cron_terms.HOUR, range(24)),
+    _Field("day of month", cron_terms.DAY_OF_MONTH, range(32)),
+    _Field(
+        "month",
+        cron_terms.MONTH,
+        [None, *patterns.Month],
+        cron_terms.CronEnumValues[patterns.Month],
+        cron_terms.CronEnumStep[patterns.Month],
+        cron_terms.CronEnumRange[patterns.Month],
+    ),
+    _WEEK,
+)
 
 
-def _weekdays(text: str) -> list[cron_terms.WeekdayTerm]:
-    terms: list[cron_terms.WeekdayTerm] = []
-    values: list[patterns.Weekday] = []
-    names = {name: number for number, day in enumerate(_DAYS[:7]) for name in (day.value, day.value[:3])}
-    for piece in _pieces(text, _WEEK, names):
-        match piece:
-            case _Piece(start=None, step=None):
-                terms.append(cron_terms.CronEvery())
-            case _Piece(start=None):
-                terms.append(_listed(0, 6, piece.step or 1))
-            case _Piece(start=int(start), end=None):
-                values.append(_DAYS[start])
-            case _Piece(start=0, end=int(end)):
-                terms.append(_listed(0, end, piece.step or 1))
-            case _Piece(start=int(start), end=int(end)):
-                terms.append(
-                    cron_terms.CronEnumRange[patterns.Weekday](start=_DAYS[start], end=_DAYS[end], step=piece.step or 1)
-                )
-    return [*([cron_terms.CronEnumValues[patterns.Weekday](values=_once(values))] if values else []), *terms]
+def _terms(text: str, field: _Field) -> list[Any]:
+    """The terms of one field: its single values together, then the others. A value may be repeated in a line, such as
+    Sunday in `0,7`; in the typed form it may not."""
+    terms: list[Any] = []
+    values: dict[Any, None] = {}
+    for start, end, step in _pieces(text, field):
+        if start is None and step is None:
+            terms.append(cron_terms.CronEvery())
+        elif start is not None and end is None:
+            values[field.members[start]] = None
+        elif field is _WEEK and not start:  # cron's week begins on Sunday, and ours on Monday
+            named = {field.members[number] for number in range(0, (6 if end is None else end) + 1, step or 1)}
+            terms.append(field.values(values=[day for day in patterns.Weekday if day in named]))
+        elif start is None or end is None:
+            terms.append(field.step(step=step))
+        else:
+            terms.append(field.range(start=field.members[start], end=field.members[end], step=step or 1))
+    return [*([field.values(values=list(values))] if values else []), *terms]
 
 
-def _listed(start: int, end: int, step: int) -> cron_terms.CronEnumValues[patterns.Weekday]:
-    named = {_DAYS[number] for number in range(start, end + 1, step)}
-    return cron_terms.CronEnumValues[patterns.Weekday](values=[day for day in patterns.Weekday if day in named])
-
-
-def _once(values: list[T]) -> list[T]:
-    """A line may repeat a value, such as Sunday in `0,7`; the typed form may not."""
-    return list(dict.fromkeys(values))
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """One element of a field's list, in numbers: `*`, `*/step`, a value, or a range."""
-
-    start: int | None
-    end: int | None
-    step: int | None
-
-
-def _pieces(text: str, domain: cron_terms.Domain, names: dict[str, int]) -> Iterator[_Piece]:
+def _pieces(text: str, field: _Field) -> Iterator[tuple[int | None, int | None, int | None]]:
+    """Start, end and step of each element of a field's list, in numbers: `*`, `*/step`, a value, or a range."""
+    domain = field.domain
     for item in text.split(","):
         found = _TERM.fullmatch(item)
         if found is None:
             raise ValueError(f"{item!r} is not a value, a range, `*` or one of them with a step")
-        start, end = _value(found["start"], domain, names), _value(found["end"], domain, names)
-        if domain is _WEEK and found["end"] in ("sun", "sunday") and start:
+        start, end = _value(found["start"], field), _value(found["end"], field)
+        if field is _WEEK and found["end"] in ("sun", "sunday") and start:
             end = 7  # friday-sunday: the end of the week, not its beginning; sun-sun is one day
         step = int(found["step"]) if found["step"] else None
         if step is not None and start is not None and end is None:
@@ -230,16 +207,16 @@ def _pieces(text: str, domain: cron_terms.Domain, names: dict[str, int]) -> Iter
             raise ValueError(f"a step of {step} is not in 1..{domain.longest_step}")
         if start is not None and end is not None and end < start:
             raise ValueError(f"{item!r} ends before it starts: a range that wraps around is two ranges")
-        yield _Piece(start, end, step)
+        yield start, end, step
 
 
-def _value(text: str | None, domain: cron_terms.Domain, names: dict[str, int]) -> int | None:
+def _value(text: str | None, field: _Field) -> int | None:
     if text is None:
         return None
-    if text in names:
-        return names[text]
+    if text in field.names:
+        return field.names[text]
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text!r} is not a {'name or ' if names else ''}number")
-    if not domain.first <= int(text) <= domain.last:
-        raise ValueError(f"{text} is not in {domain.first}..{domain.last}")
+        raise ValueError(f"{text!r} is not a {'name or ' if field.names else ''}number")
+    if not field.domain.first <= int(text) <= field.domain.last:
+        raise ValueError(f"{text} is not in {field.domain.first}..{field.domain.last}")
     return int(text)

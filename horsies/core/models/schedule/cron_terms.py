@@ -1,10 +1,10 @@
 """The terms of a cron schedule's fields, and the selectors of its days: what each matches, and which are refused.
 
-A term does not know its field, so the limits belong to the lists of the fields (`MinuteTerms` and so on);
-`numeric_bits` and `enum_bits` say what such a list matches.
+A term does not know its field: it is told the domain when it is asked for its numbers, and the limits belong to the
+lists of the fields (`MinuteTerms` and so on).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -16,10 +16,32 @@ from horsies.core.models.schedule import patterns
 E = TypeVar("E", patterns.Weekday, patterns.Month)
 
 
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values that a field can have, and its longest step."""
+
+    first: int
+    last: int
+    longest_step: int
+
+    def every(self, step: int = 1) -> range:
+        return range(self.first, self.last + 1, step)
+
+
+MINUTE = Domain(0, 59, 59)
+HOUR = Domain(0, 23, 23)
+DAY_OF_MONTH = Domain(1, 31, 30)
+MONTH = Domain(1, 12, 11)
+WEEKDAY = Domain(0, 6, 6)
+
+
 class CronEvery(patterns.SchedulePart):
     """Every value."""
 
     type: Literal["every"] = "every"
+
+    def numbers(self, domain: Domain) -> Iterable[int]:
+        return domain.every()
 
 
 class CronStep(patterns.SchedulePart):
@@ -28,12 +50,18 @@ class CronStep(patterns.SchedulePart):
     type: Literal["step"] = "step"
     step: patterns.Positive = Field(description="the n; at most 59 for minutes, 23 for hours, 30 for days")
 
+    def numbers(self, domain: Domain) -> Iterable[int]:
+        return domain.every(self.step)
+
 
 class CronValues(patterns.SchedulePart):
     """These values."""
 
     type: Literal["values"] = "values"
     values: tuple[patterns.WholeNumber, ...] = Field(min_length=1, description="each value once, in any order")
+
+    def numbers(self, domain: Domain) -> Iterable[int]:
+        return self.values
 
     def _violations(self) -> Iterator[Violation]:
         yield from _listed_once(self.values)
@@ -47,6 +75,9 @@ class CronRange(patterns.SchedulePart):
     end: patterns.WholeNumber = Field(description="the last value, unless the step skips it")
     step: patterns.Positive = Field(default=1, description="1: every value")
 
+    def numbers(self, domain: Domain) -> Iterable[int]:
+        return range(self.start, self.end + 1, self.step)
+
     def _violations(self) -> Iterator[Violation]:
         if self.end < self.start:
             yield _backwards(self.start, self.end)
@@ -58,12 +89,18 @@ class CronEnumStep(patterns.SchedulePart, Generic[E]):
     type: Literal["step"] = "step"
     step: patterns.Positive = Field(description="the n; at most 11 for months, 6 for weekdays")
 
+    def numbers(self, domain: Domain) -> Iterable[int]:
+        return domain.every(self.step)
+
 
 class CronEnumValues(patterns.SchedulePart, Generic[E]):
     """These months or weekdays."""
 
     type: Literal["values"] = "values"
     values: tuple[E, ...] = Field(min_length=1, description='each once, in any order; names are allowed: `"may"`')
+
+    def numbers(self, domain: Domain) -> Iterable[int]:
+        return [domain.first + _place(value) for value in self.values]
 
     def _violations(self) -> Iterator[Violation]:
         yield from _listed_once(self.values)
@@ -76,6 +113,9 @@ class CronEnumRange(patterns.SchedulePart, Generic[E]):
     start: E = Field(description="the first")
     end: E = Field(description="the last value, unless the step skips it")
     step: patterns.Positive = Field(default=1, description="1: every value")
+
+    def numbers(self, domain: Domain) -> Iterable[int]:
+        return range(domain.first + _place(self.start), domain.first + _place(self.end) + 1, self.step)
 
     def _violations(self) -> Iterator[Violation]:
         if type(self.start) is not type(self.end):
@@ -111,20 +151,6 @@ def _made_for(wanted: type[patterns.Weekday] | type[patterns.Month]) -> BeforeVa
     return BeforeValidator(check)
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
-    """The values that a field can have, and its longest step."""
-
-    first: int
-    last: int
-    longest_step: int
-
-
-MINUTE = Domain(0, 59, 59)
-HOUR = Domain(0, 23, 23)
-DAY_OF_MONTH = Domain(1, 31, 30)
-MONTH = Domain(1, 12, 11)
-WEEKDAY = Domain(0, 6, 6)
 NumericTerm: TypeAlias = CronEvery | CronStep | CronValues | CronRange
 MonthTerm: TypeAlias = (
     CronEvery | CronEnumStep[patterns.Month] | CronEnumValues[patterns.Month] | CronEnumRange[patterns.Month]
@@ -134,8 +160,16 @@ WeekdayTerm: TypeAlias = (
 )
 
 
+Term: TypeAlias = NumericTerm | MonthTerm | WeekdayTerm
+
+
+def bits(terms: Iterable[Term], domain: Domain) -> int:
+    """The values that at least one of the terms matches."""
+    return patterns.bits(number for term in terms for number in term.numbers(domain))
+
+
 def _within(domain: Domain) -> AfterValidator:
-    def check(terms: tuple[NumericTerm | MonthTerm | WeekdayTerm, ...]) -> object:
+    def check(terms: tuple[Term, ...]) -> object:
         if problems := list(_problems(terms, domain)):
             raise ValueError("; ".join(problems))
         return terms
@@ -143,22 +177,17 @@ def _within(domain: Domain) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _problems(terms: Sequence[NumericTerm | MonthTerm | WeekdayTerm], domain: Domain) -> Iterator[str]:
+def _problems(terms: Sequence[Term], domain: Domain) -> Iterator[str]:
     if not terms:
         yield "at least one term is needed; CronEvery() matches everything"
     for term in terms:
         step = getattr(term, "step", 1)
         if step > domain.longest_step:
             yield f"a step of {step} is longer than {domain.longest_step}"
-        for value in _numbers_named(term):
+        named = term.values if isinstance(term, CronValues) else ()
+        for value in (term.start, term.end) if isinstance(term, CronRange) else named:
             if not domain.first <= value <= domain.last:
                 yield f"{value} is not in {domain.first}..{domain.last}"
-
-
-def _numbers_named(term: NumericTerm | MonthTerm | WeekdayTerm) -> tuple[int, ...]:
-    if isinstance(term, CronRange):
-        return (term.start, term.end)
-    return term.values if isinstance(term, CronValues) else ()
 
 
 # In code the class says which term it is, in a stored schedule `type` does.
@@ -172,68 +201,15 @@ MonthTerms: TypeAlias = Annotated[tuple[_Month, ...], _within(MONTH)]
 WeekdayTerms: TypeAlias = Annotated[tuple[_Weekday, ...], _within(WEEKDAY)]
 
 
-def numeric_bits(terms: Sequence[NumericTerm], domain: Domain) -> int:
-    """The values that at least one of the terms matches."""
-    found = 0
-    for term in terms:
-        match term:
-            case CronEvery():
-                found |= patterns.bits(range(domain.first, domain.last + 1))
-            case CronStep():
-                found |= patterns.bits(range(domain.first, domain.last + 1, term.step))
-            case CronValues():
-                found |= patterns.bits(term.values)
-            case CronRange():
-                found |= patterns.bits(range(term.start, term.end + 1, term.step))
-    return found
-
-
-def enum_bits(terms: Sequence[MonthTerm] | Sequence[WeekdayTerm], domain: Domain) -> int:
-    """The same for months and weekdays, by their number."""
-    found = 0
-    for term in terms:
-        match term:
-            case CronEvery():
-                found |= patterns.bits(range(domain.first, domain.last + 1))
-            case CronEnumStep():
-                found |= patterns.bits(range(domain.first, domain.last + 1, term.step))
-            case CronEnumValues():
-                found |= patterns.bits(domain.first + _place(value) for value in term.values)
-            case CronEnumRange():
-                start, end = domain.first + _place(term.start), domain.first + _place(term.end)
-                found |= patterns.bits(range(start, end + 1, term.step))
-    return found
-
-
-class _Days(patterns.SchedulePart):
-    """A day selector: the days of the month and of the week that it names."""
-
-    @property
-    def month_day_bits(self) -> int:
-        return patterns.MONTH_DAYS
-
-    @property
-    def weekday_bits(self) -> int:
-        return patterns.WEEKDAYS
-
-
-class _MonthDays(_Days):
+class _MonthDays(patterns.SchedulePart):
     day_of_month: MonthDayTerms = Field(description="numeric terms, 1 to 31")
 
-    @property
-    def month_day_bits(self) -> int:
-        return numeric_bits(self.day_of_month, DAY_OF_MONTH)
 
-
-class _WeekDays(_Days):
+class _WeekDays(patterns.SchedulePart):
     day_of_week: WeekdayTerms = Field(description="terms for `Weekday`")
 
-    @property
-    def weekday_bits(self) -> int:
-        return enum_bits(self.day_of_week, WEEKDAY)
 
-
-class EveryDay(_Days):
+class EveryDay(patterns.SchedulePart):
     """All days."""
 
     type: Literal["every_day"] = "every_day"

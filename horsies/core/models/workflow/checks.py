@@ -171,35 +171,27 @@ def _unknown(draft: Draft, given: Any, who: str) -> Iterator[HorsiesError]:
 
 
 def _join_problem(node: nodes.Node[Any]) -> str | None:
-    if isinstance(node, nodes.MapNode):
-        return _map_join_problem(node)
+    least = node.min_success
     if node.join not in JOINS:
         return f"join must be one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
-    if node.join != "quorum":
-        return None if node.min_success is None else f"min_success is only for join='quorum', not for {node.join!r}"
-    least = node.min_success
     if least is None:
-        return "join='quorum' needs min_success"
-    most = len(node.waits_for)
-    if not _is_count(least) or least > most:
+        return "join='quorum' needs min_success" if node.join == "quorum" else None
+    if isinstance(node, nodes.MapNode):  # it is about the elements, whose number is not known yet
+        if node.join == "any":
+            return "join='any' means a minimum of 1; min_success contradicts it"
+        if not _is_count(least):
+            return f"min_success must be a number of elements, 1 to {MOST}, not {_number(least)}"
+        return None
+    if node.join != "quorum":
+        return f"min_success is only for join='quorum', not for {node.join!r}"
+    most = len(tuple(node.waits_for))
+    if not _is_count(least, most):
         return f"min_success must be 1 to {most}, the number of nodes it waits for, not {least!r}"
     return None
 
 
-def _map_join_problem(node: nodes.MapNode[Any]) -> str | None:
-    """The join of a map is about its elements, whose number is not known yet; a minimum alone is enough."""
-    if node.join not in JOINS:
-        return f"join must be one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
-    least = node.min_success
-    if least is None:
-        return "join='quorum' needs min_success" if node.join == "quorum" else None
-    if node.join == "any":
-        return "join='any' means a minimum of 1; min_success contradicts it"
-    return None if _is_count(least) else f"min_success must be a number of elements, 1 to {MOST}, not {_number(least)}"
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
+def _is_count(value: Any, most: int = MOST) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
 def _number(value: Any) -> str:
@@ -208,13 +200,9 @@ def _number(value: Any) -> str:
 
 
 def _shown(node: Any) -> str:
-    return (
-        repr(node)
-        if isinstance(node, nodes.Node | str)
-        else repr(node.node_id)
-        if isinstance(node, nodes.NodeKey)
-        else str(type(node))
-    )
+    if isinstance(node, nodes.NodeKey):
+        return repr(node.node_id)
+    return repr(node) if isinstance(node, nodes.Node | str) else str(type(node))
 
 
 def _option_problems(draft: Draft) -> Iterator[HorsiesError]:
@@ -228,7 +216,7 @@ def _option_problems(draft: Draft) -> Iterator[HorsiesError]:
             continue
         if problem := _queue_problem(draft, node):
             yield draft.node_error(index, ErrorCode.WORKFLOW_UNRESOLVED_QUEUE, problem)
-        if not _is_priority(node.priority):
+        if node.priority is not None and not _is_count(node.priority, 100):
             text = f"priority must be 1 to 100 (1 is served first), not {node.priority!r}"
             yield draft.node_error(index, ErrorCode.WORKFLOW_UNRESOLVED_PRIORITY, text)
         for problem in _other_problems(node):
@@ -247,12 +235,6 @@ def _queue_problem(draft: Draft, node: nodes.TaskNode[Any]) -> str | None:
     queue = node.fn.queue_name if node.queue is None else node.queue
     known = node.fn.known_queues if draft.app is None else draft.queues.keys()
     return None if queue in known else f"there is no queue {queue!r}; known: {', '.join(sorted(known))}"
-
-
-def _is_priority(priority: Any) -> bool:
-    if priority is None:
-        return True
-    return isinstance(priority, int) and not isinstance(priority, bool) and 1 <= priority <= 100
 
 
 def _other_problems(node: nodes.TaskNode[Any]) -> Iterator[str]:

@@ -60,7 +60,7 @@ def input_problems(draft: plan.Draft) -> Iterator[HorsiesError]:
             yield from _sources(draft, index, node)
         if not _is_sound(node):
             continue
-        if isinstance(node, SubWorkflowNode) and not _takes_parameters(node):
+        if isinstance(node, SubWorkflowNode) and not node.workflow_def.takes_parameters():
             yield from _without_parameters(draft, index, node)
             continue
         try:
@@ -98,10 +98,6 @@ def _codec_of(node: Node[Any]) -> arguments.ArgumentsCodec:
         return node.fn.codec.arguments
     assert isinstance(node, SubWorkflowNode)
     return registry.parameters_of(node.workflow_def)
-
-
-def _takes_parameters(node: SubWorkflowNode[Any]) -> bool:
-    return node.workflow_def.takes_parameters()
 
 
 def _without_parameters(draft: plan.Draft, index: int, node: SubWorkflowNode[Any]) -> Iterator[HorsiesError]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, overload
 
 from horsies.core.codec.shapes import ResultCodec
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowContextMissingIdError, WorkflowValidationError
@@ -50,12 +50,6 @@ def automatic_id(name: str, index: int) -> str:
     return slugify(name)[: MAX_ID_LENGTH - len(end)] + end
 
 
-@dataclass(frozen=True, slots=True)
-class _NodePlace:
-    node_id: str | None
-    index: int | None
-
-
 @dataclass(frozen=True)  # no slots: with both, `NodeKey[int]("a")` is a TypeError in Python 3.11
 class NodeKey(Generic[T_co]):
     """A typed name of a node, for lookups where the node itself is not available."""
@@ -82,34 +76,28 @@ class GivesValues(Generic[T_co]):
 
 
 class Node(GivesValue[T_co], GivesResult[TaskResult[T_co, TaskError]]):
-    """What all nodes have in common; `T_co` is the type of its result."""
+    """What all nodes have in common; `T_co` is the type of its result. Each kind of node is a dataclass that has these
+    options in its own order."""
 
     kwargs: Mapping[str, Any]
-    waits_for: tuple[Node[Any], ...]
+    waits_for: Iterable[Node[Any]]
     args_from: Mapping[str, Node[Any]]
-    workflow_ctx_from: tuple[Node[Any], ...] | None
+    workflow_ctx_from: Iterable[Node[Any]] | None
     allow_failed_deps: bool
     join: Join
     min_success: int | None
+    node_id: str | None  # the given id, or the id in the workflow that the node is part of; None if it has none yet
+
+    given_id: str | None
+    index: int | None = None  # its place in the workflow that it is part of
     location: SourceLocation | None
     origin: Node[Any]  # the node that this is a copy of, or itself
-    _explicit_id: str | None
-    _place: _NodePlace | None
+    _is_seen: bool = False
 
-    def _set(
-        self,
-        kwargs: Mapping[str, Any] | None,
-        waits_for: Iterable[Node[Any]],
-        args_from: Mapping[str, Node[Any]] | None,
-        workflow_ctx_from: Iterable[Node[Any]] | None,
-        node_id: str | None,
-        also: Sequence[Node[Any]] = (),
-        **others: Any,
-    ) -> None:
-        """Set the fields. Keyword arguments that are `from_node(...)` become entries of `args_from` and edges."""
-        given = dict(kwargs or {})
+    def __post_init__(self) -> None:
+        """Keyword arguments that are `from_node(...)` become entries of `args_from` and edges."""
+        given, listed = dict(self.kwargs or {}), dict(self.args_from or {})
         sources = {name: given.pop(name).node for name, value in list(given.items()) if isinstance(value, FromNode)}
-        listed = dict(args_from or {})
         location = SourceLocation.of_caller()
         if twice := sorted(sources.keys() & listed.keys()):
             raise WorkflowValidationError(
@@ -117,40 +105,23 @@ class Node(GivesValue[T_co], GivesResult[TaskResult[T_co, TaskError]]):
                 code=ErrorCode.WORKFLOW_KWARGS_ARGS_FROM_OVERLAP,
                 location=location,
             )
-        fields = {
-            "kwargs": MappingProxyType(given),
-            "waits_for": _each_once([*waits_for, *sources.values(), *also]),
-            "args_from": MappingProxyType({**listed, **sources}),
-            "workflow_ctx_from": None if workflow_ctx_from is None else _each_once(workflow_ctx_from),
-            "location": location,
-            "origin": self,
-            "_explicit_id": node_id,
-            "_place": None,
-            **others,
-        }
-        self.__dict__.update(fields)
+        self._set(
+            kwargs=MappingProxyType(given),
+            waits_for=_each_once([*self.waits_for, *sources.values()]),
+            args_from=MappingProxyType({**listed, **sources}),
+            workflow_ctx_from=None if self.workflow_ctx_from is None else _each_once(self.workflow_ctx_from),
+            given_id=self.node_id,
+            location=location,
+            origin=self,
+        )
+
+    def _set(self, **fields: Any) -> None:
+        self.__dict__.update(fields)  # a frozen dataclass lets nothing else through
 
     @property
     def name(self) -> str:
         """The name of the task, or of the child workflow."""
         raise NotImplementedError
-
-    @property
-    def node_id(self) -> str | None:
-        """The given id, or the id in the workflow that the node is part of; None if it has none yet."""
-        if self._explicit_id is not None:
-            return self._explicit_id
-        return None if self._place is None else self._place.node_id
-
-    @property
-    def index(self) -> int | None:
-        """Its place in the workflow that it is part of."""
-        return None if self._place is None else self._place.index
-
-    @property
-    def given_id(self) -> str | None:
-        """The id that was given."""
-        return self._explicit_id
 
     def key(self) -> NodeKey[T_co]:
         """The name of this node for lookups. `WorkflowContextMissingIdError` if it has no id, or several."""
@@ -172,7 +143,7 @@ class Node(GivesValue[T_co], GivesResult[TaskResult[T_co, TaskError]]):
     def copied(self, node_id: str, index: int) -> Self:
         """The same node at one place; its edges still lead to the original nodes."""
         copy = object.__new__(type(self))
-        copy.__dict__.update(self.__dict__, _explicit_id=node_id, _place=_NodePlace(node_id, index))
+        copy._set(**{**self.__dict__, "node_id": node_id, "given_id": node_id, "index": index})
         return copy
 
     def relinked(self, others: Mapping[int, Node[Any]]) -> None:
@@ -181,71 +152,40 @@ class Node(GivesValue[T_co], GivesResult[TaskResult[T_co, TaskError]]):
         def link(node: Node[Any]) -> Node[Any]:
             return others.get(id(getattr(node, "origin", node)), node)
 
-        self.__dict__["waits_for"] = tuple(map(link, self.waits_for))
+        self._set(waits_for=tuple(map(link, self.waits_for)))
         if self.args_from:
-            linked = {name: link(node) for name, node in self.args_from.items()}
-            self.__dict__["args_from"] = MappingProxyType(linked)
+            self._set(args_from=MappingProxyType({name: link(node) for name, node in self.args_from.items()}))
         if self.workflow_ctx_from:
-            self.__dict__["workflow_ctx_from"] = tuple(map(link, self.workflow_ctx_from))
+            self._set(workflow_ctx_from=tuple(map(link, self.workflow_ctx_from)))
 
     def seen_as(self, node_id: str, index: int) -> None:
         """Remember a place; if there are two different ones, the place is unknown."""
-        known = self._place or _NodePlace(node_id, index)
-        same_id = node_id if known.node_id == node_id else None
-        same_index = index if known.index == index else None
-        self.__dict__["_place"] = _NodePlace(same_id, same_index)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a node is immutable")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a node is immutable")
+        if self.given_id is None:
+            self._set(node_id=node_id if not self._is_seen or self.node_id == node_id else None)
+        self._set(index=index if not self._is_seen or self.index == index else None, _is_seen=True)
 
     def __repr__(self) -> str:
         place = "" if self.node_id is None else f" as {self.node_id!r}"
         return f"<{type(self).__name__} of {self.name!r}{place}>"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class TaskNode(Node[T_co]):
     """A node that runs a task."""
 
-    fn: TaskFunction[Any, Any]
-    queue: str | None
-    priority: int | None
-    good_until: datetime | None
-    flags: Flags | None
-
-    def __init__(
-        self,
-        fn: TaskFunction[Any, T_co],
-        kwargs: Mapping[str, Any] | None = None,
-        waits_for: Iterable[Node[Any]] = (),
-        args_from: Mapping[str, Node[Any]] | None = None,
-        workflow_ctx_from: Iterable[Node[Any]] | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        allow_failed_deps: bool = False,
-        join: Join = "all",
-        min_success: int | None = None,
-        good_until: datetime | None = None,
-        node_id: str | None = None,
-        flags: Flags | None = None,
-    ) -> None:
-        self._set(
-            kwargs,
-            waits_for,
-            args_from,
-            workflow_ctx_from,
-            node_id,
-            fn=fn,
-            queue=queue,
-            priority=priority,
-            allow_failed_deps=allow_failed_deps,
-            join=join,
-            min_success=min_success,
-            good_until=good_until,
-            flags=flags,
-        )
+    fn: TaskFunction[Any, T_co]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    waits_for: Iterable[Node[Any]] = ()
+    args_from: Mapping[str, Node[Any]] = field(default_factory=dict)
+    workflow_ctx_from: Iterable[Node[Any]] | None = None
+    queue: str | None = None
+    priority: int | None = None
+    allow_failed_deps: bool = False
+    join: Join = "all"
+    min_success: int | None = None
+    good_until: datetime | None = None
+    node_id: str | None = None
+    flags: Flags | None = None
 
     @property
     def name(self) -> str:
@@ -258,51 +198,19 @@ class TaskNode(Node[T_co]):
         return self.fn.codec.result
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class MapNode(TaskNode[list[TaskResult[T, TaskError]]], GivesValues[list[T]]):
     """A node that runs a task for each element of the list that `over` gives (F-95)."""
 
+    fn: TaskFunction[Any, T]  # type: ignore[assignment]
+    _: KW_ONLY
     over: Node[Any]
-    param: str | None
-    max_parallel: int | None
+    param: str | None = None
+    max_parallel: int | None = None
 
-    def __init__(
-        self,
-        fn: TaskFunction[Any, T],
-        over: Node[Any],
-        param: str | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        waits_for: Iterable[Node[Any]] = (),
-        args_from: Mapping[str, Node[Any]] | None = None,
-        workflow_ctx_from: Iterable[Node[Any]] | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        allow_failed_deps: bool = False,
-        join: Join = "all",
-        min_success: int | None = None,
-        good_until: datetime | None = None,
-        node_id: str | None = None,
-        flags: Flags | None = None,
-        max_parallel: int | None = None,
-    ) -> None:
-        self._set(
-            kwargs,
-            waits_for,
-            args_from,
-            workflow_ctx_from,
-            node_id,
-            [over],
-            fn=fn,
-            over=over,
-            param=param,
-            queue=queue,
-            priority=priority,
-            allow_failed_deps=allow_failed_deps,
-            join=join,
-            min_success=min_success,
-            good_until=good_until,
-            flags=flags,
-            max_parallel=max_parallel,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set(waits_for=_each_once([*self.waits_for, self.over]))
 
     def ok_type(self) -> Any:
         return list[TaskResult[super().ok_type(), TaskError]]  # type: ignore[misc]
@@ -317,37 +225,22 @@ class MapNode(TaskNode[list[TaskResult[T, TaskError]]], GivesValues[list[T]]):
 
     def relinked(self, others: Mapping[int, Node[Any]]) -> None:
         super().relinked(others)
-        self.__dict__["over"] = others.get(id(self.over.origin), self.over)
+        self._set(over=others.get(id(self.over.origin), self.over))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class SubWorkflowNode(Node[T_co]):
     """A node that is a child workflow."""
 
-    workflow_def: type[WorkflowDefinition[Any]]
-
-    def __init__(
-        self,
-        workflow_def: type[WorkflowDefinition[T_co]],
-        kwargs: Mapping[str, Any] | None = None,
-        waits_for: Iterable[Node[Any]] = (),
-        args_from: Mapping[str, Node[Any]] | None = None,
-        workflow_ctx_from: Iterable[Node[Any]] | None = None,
-        join: Join = "all",
-        min_success: int | None = None,
-        allow_failed_deps: bool = False,
-        node_id: str | None = None,
-    ) -> None:
-        self._set(
-            kwargs,
-            waits_for,
-            args_from,
-            workflow_ctx_from,
-            node_id,
-            workflow_def=workflow_def,
-            join=join,
-            min_success=min_success,
-            allow_failed_deps=allow_failed_deps,
-        )
+    workflow_def: type[WorkflowDefinition[T_co]]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    waits_for: Iterable[Node[Any]] = ()
+    args_from: Mapping[str, Node[Any]] = field(default_factory=dict)
+    workflow_ctx_from: Iterable[Node[Any]] | None = None
+    join: Join = "all"
+    min_success: int | None = None
+    allow_failed_deps: bool = False
+    node_id: str | None = None
 
     @property
     def name(self) -> str:

@@ -8,11 +8,13 @@ helper child that has called a `build_with` (F-60).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from pydantic import TypeAdapter
 
 from horsies.core.errors import ErrorCode, HorsiesError, SourceLocation, WorkflowValidationError
 from horsies.core.models.workflow.nodes import MapNode, Node, NodeKey, SubWorkflowNode, TaskNode, automatic_id
@@ -89,47 +91,40 @@ class WorkflowPlan:
 
 @dataclass(frozen=True)
 class Draft:
-    """What was given; `declared` is the declared type of a definition's output."""
+    """What was given; `declared` is the declared type of a definition's output. Something that is not a node is refused
+    immediately, because nothing else can be checked about it."""
 
     name: Any
     nodes: tuple[Node[Any], ...]
-    ids: tuple[str, ...]
     on_error: OnError | str
     output: Any
     success_policy: SuccessPolicy | None
     definition_key: Any
-    app: Any
+    given_app: Any
     location: SourceLocation | None
     declared: tuple[Any, ...] = ()
     # By index, written while the arguments are checked: what was given, and what each parameter takes of its source.
     kwargs_json: dict[int, str | None] = field(default_factory=dict)
     forms: dict[int, dict[str, Form]] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        name: Any,
-        tasks: Iterable[Node[Any]],
-        on_error: OnError | str,
-        output: Any,
-        success_policy: SuccessPolicy | None,
-        definition_key: str | None,
-        app: Any,
-        location: SourceLocation | None,
-        declared: tuple[Any, ...],
-    ) -> Draft:
-        """A draft of what was given. Something that is not a node is refused at once, because nothing else can be
-        checked about it."""
-        nodes = tuple(tasks)
-        for index, node in enumerate(nodes):
+    def __post_init__(self) -> None:
+        for index, node in enumerate(self.nodes):
             if not isinstance(node, Node):
-                raise _not_a_node(name, index, node, location)
-        ids = tuple(
+                raise _not_a_node(self.name, index, node, self.location)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(
             node.given_id if node.given_id is not None else automatic_id(node.name, index)
-            for index, node in enumerate(nodes)
+            for index, node in enumerate(self.nodes)
         )
-        owner = app if app is not None else _app_of(nodes)
-        return cls(name, nodes, ids, on_error, output, success_policy, definition_key, owner, location, declared)
+
+    @cached_property
+    def app(self) -> Any:
+        """The app with whose queues and tasks it is checked: the given one, or that of the first task."""
+        if self.given_app is not None:
+            return self.given_app
+        return next((one.fn.app for one in self.nodes if isinstance(one, TaskNode) and hasattr(one.fn, "app")), None)
 
     @cached_property
     def places(self) -> Mapping[int, int]:
@@ -212,17 +207,18 @@ def plan_of(draft: Draft) -> WorkflowPlan:
     )
 
 
-def plan_to_json(plan: WorkflowPlan) -> str:
-    return json.dumps(_flat(plan), default=_plain)
+@cache
+def _plans() -> TypeAdapter[WorkflowPlan]:
+    return TypeAdapter(WorkflowPlan)
 
 
-def plan_from_json(text: str | bytes) -> WorkflowPlan:
+def plan_to_json(plan: WorkflowPlan) -> bytes:
+    return _plans().dump_json(plan)
+
+
+def plan_from_json(text: bytes) -> WorkflowPlan:
     """The inverse of `plan_to_json`."""
-    return _read_plan(json.loads(text))
-
-
-def _app_of(nodes: Iterable[Node[Any]]) -> Any:
-    return next((node.fn.app for node in nodes if isinstance(node, TaskNode) and hasattr(node.fn, "app")), None)
+    return _plans().validate_json(text)
 
 
 def _not_a_node(name: Any, index: int, given: Any, location: SourceLocation | None) -> WorkflowValidationError:
@@ -315,27 +311,3 @@ def _policy(draft: Draft) -> dict[str, Any] | None:
         "cases": [[draft.index_of(node) for node in case.required] for case in policy.cases],
         "optional": [draft.index_of(node) for node in policy.optional],
     }
-
-
-def _flat(value: Any) -> dict[str, Any]:
-    return {each.name: getattr(value, each.name) for each in fields(value)}
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else _flat(value)
-
-
-def _read_plan(given: dict[str, Any]) -> WorkflowPlan:
-    nodes = tuple(_read_node(node) for node in given.pop("nodes"))
-    children = {int(index): _read_plan(child) for index, child in given.pop("children").items()}
-    return WorkflowPlan(**given, nodes=nodes, children=children)
-
-
-def _read_node(given: dict[str, Any]) -> NodePlan:
-    good_until, options, context = given.pop("good_until"), given.pop("map_options"), given.pop("ctx_from")
-    return NodePlan(
-        **{**given, "dependencies": tuple(given["dependencies"])},
-        good_until=None if good_until is None else datetime.fromisoformat(good_until),
-        map_options=None if options is None else MapOptions(**options),
-        ctx_from=None if context is None else tuple(context),
-    )

@@ -12,7 +12,6 @@ resumes a workflow calls it itself (`LocalBuilder`).
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from horsies.core.codec import arguments
-from horsies.core.codec import arguments as signatures
 from horsies.core.errors import ErrorCode, HorsiesError, WorkflowValidationError
 from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.models.workflow.plan import WorkflowPlan
@@ -88,12 +86,9 @@ def key_of_build() -> str | None:
     return _building.get()
 
 
-class NoPlaceForApp(ValueError):
-    """`build_with` does not take the app as its first argument."""
-
-
 def parameters_of(definition: type[WorkflowDefinition[Any]]) -> arguments.ArgumentsCodec:
-    """The codec of its parameters. It raises what the user's annotations raise, or `NoPlaceForApp`."""
+    """The codec of its parameters. It raises what the user's annotations raise, and ValueError if there is no first
+    parameter for the app."""
     codec = _codecs.get(definition)
     if codec is None:
         codec = _codecs[definition] = arguments.ArgumentsCodec(signature_of(definition))
@@ -110,12 +105,12 @@ def signature_of(
     definition: type[WorkflowDefinition[Any]], local_names: Mapping[str, Any] = _NO_NAMES
 ) -> arguments.Signature:
     """The signature of `build_with` without the app."""
-    # These two names are often imported for type checkers only, and do not matter here.
-    names = {**local_names, "Horsies": object, "WorkflowSpec": _Anything}
-    signature = signatures.read(definition.build_with, names)
+    # These two names are often imported for type checkers only, and do not matter here; the second takes brackets.
+    names = {**local_names, "Horsies": object, "WorkflowSpec": list}
+    signature = arguments.read(definition.build_with, names)
     if not signature.positional:
         if signature.var_positional is None:
-            raise NoPlaceForApp("build_with must take the app as its first argument")
+            raise ValueError("build_with must take the app as its first argument")
         return signature
     first = signature.positional[0]
     return replace(
@@ -189,13 +184,6 @@ def build_plan(app: Any, request: BuildRequest) -> WorkflowPlan:
         raise BuildFailed(f"workflow {key!r} cannot be built: {code}{problem.message}") from problem
     except Exception as problem:  # whatever the user's code raises
         raise BuildFailed(f"workflow {key!r} cannot be built: {type(problem).__name__}: {problem}") from problem
-
-
-class _Anything:
-    """Replaces a generic class in an annotation that is not used."""
-
-    def __class_getitem__(cls, item: Any) -> Any:
-        return inspect.Parameter.empty
 
 
 def _is_same_source(known: Definition, new: Definition) -> bool:

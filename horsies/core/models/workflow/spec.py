@@ -66,9 +66,9 @@ class WorkflowSpec(Generic[OutT]):
         location: SourceLocation | None = None,
         declared: tuple[Any, ...] = (),
     ) -> None:
-        draft = Draft.of(
+        draft = Draft(
             name,
-            tasks,
+            tuple(tasks),
             on_error,
             output,
             success_policy,
