@@ -319,7 +319,7 @@ class Worker:
 
     async def _install_schema(self, app_is_checked: asyncio.Task[None]) -> None:
         self._claimer.mark.notify, has_all_limits = await install_schema(
-            self.plan.postgres, self.plan.needs, partial(asyncio.shield, app_is_checked)
+            self.plan.postgres, partial(asyncio.shield, app_is_checked)
         )
         log.debug("schema checked")
         if not has_all_limits:

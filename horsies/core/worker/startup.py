@@ -10,7 +10,7 @@ connections are allowed, they share. The order of the start is in `service.py`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
@@ -23,14 +23,14 @@ from horsies.core.db import (
     connect,
     describe,
     hint_for,
+    is_not_permitted,
     make_pool,
     without_session,
 )
 from horsies.core.loop import Patience
 from horsies.core.models import broker, recovery
 from horsies.core.schema import limits
-from horsies.core.schema.grants import ProcessKind, refuse_without_rights
-from horsies.core.schema.install import install
+from horsies.core.schema.install import SchemaError, install
 from horsies.core.worker.config import Plan
 from horsies.core.worker.fence import Pulse
 
@@ -104,16 +104,13 @@ class LooksChoice:
 
 async def install_schema(
     postgres: broker.PostgresConfig,
-    needs: Sequence[ProcessKind],
     before_change: Callable[[], Awaitable[None]] | None = None,
 ) -> tuple[str, bool]:
     """Create or upgrade the tables, after `before_change` has returned, or find them as they should be. Return the
-    notify mode that is recorded in the end (D-60), and whether the limits of the tables are complete (D-14). A role
-    that lacks a right is refused here, before a task is claimed whose end it could not write (O-20)."""
+    notify mode that is recorded in the end (D-60), and whether the limits of the tables are complete (D-14)."""
     conn = await connect(postgres, session=True, name="horsies schema")
     try:
         report = await install(conn, notify=postgres.notify, change_notify=True, before_change=before_change)
-        await refuse_without_rights(conn, needs)
         is_complete = await limits.are_complete(conn)
     finally:
         await conn.close()
@@ -161,6 +158,8 @@ class Persistence:
                 await step()
                 return
             except AWAY as problem:
+                if is_not_permitted(problem):  # only somebody else can change that
+                    raise SchemaError(describe(problem)) from problem
                 self._pulse.failed()
                 pause = patience.failed(problem)
                 if hint is None and (hint := hint_for(describe(problem))) is not None:
