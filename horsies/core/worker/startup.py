@@ -29,7 +29,6 @@ from horsies.core.db import (
 )
 from horsies.core.loop import Patience
 from horsies.core.models import broker, recovery
-from horsies.core.schema import limits
 from horsies.core.schema.install import SchemaError, install
 from horsies.core.worker.config import Plan
 from horsies.core.worker.fence import Pulse
@@ -105,33 +104,17 @@ class LooksChoice:
 async def install_schema(
     postgres: broker.PostgresConfig,
     before_change: Callable[[], Awaitable[None]] | None = None,
-) -> tuple[str, bool]:
+) -> str:
     """Create or upgrade the tables, after `before_change` has returned, or find them as they should be. Return the
-    notify mode that is recorded in the end (D-60), and whether the limits of the tables are complete (D-14)."""
+    notify mode that is recorded in the end (D-60)."""
     conn = await connect(postgres, session=True, name="horsies schema")
     try:
         report = await install(conn, notify=postgres.notify, change_notify=True, before_change=before_change)
-        is_complete = await limits.are_complete(conn)
     finally:
         await conn.close()
     if report.notify_changed_from is not None:
         log.warning("notify mode of the database changed from %s to %s", report.notify_changed_from, report.notify)
-    return report.notify, is_complete
-
-
-async def add_limits(postgres: broker.PostgresConfig) -> None:
-    """Complete the limits of an older installation (D-14), beside the work: this may read whole tables. If the database
-    goes away meanwhile, the next worker does it."""
-    with contextlib.suppress(*AWAY):
-        conn = await connect(postgres, session=True, name="horsies schema")
-        try:
-            report = await limits.ensure_limits(conn)
-        finally:
-            await conn.close()
-        if report.violated:
-            log.warning("%s", limits.about_violations(report))
-        if report.left:
-            log.info("the limits of %s were not added: the tables are busy, or not ours", ", ".join(report.left))
+    return report.notify
 
 
 def warn_without_session(plan: Plan) -> None:
