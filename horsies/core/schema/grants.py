@@ -203,7 +203,7 @@ async def apply(conn: psycopg.AsyncConnection[Any], roles: RolesByKind) -> int:
     named = sorted({role for some in roles.values() for role in some})
     async with conn.transaction(), conn.cursor(row_factory=tuple_row) as cursor:
         await cursor.execute(load("schema/known_roles").encode(), {"roles": named})
-        may_enter = dict(await cursor.fetchall())
+        may_enter: dict[str, bool] = dict(await cursor.fetchall())
         if unknown := [role for role in named if role not in may_enter]:
             create = "; ".join(f"CREATE ROLE {_quoted(role)} LOGIN" for role in unknown)
             raise ConfigurationError(

@@ -125,8 +125,8 @@ def warn_without_session(plan: Plan) -> None:
 
 
 class Persistence:
-    """Tries until it succeeds or the worker is told to stop. A worker that had to wait for its database counts as
-    having lost it (R-23), because the other workers must come back as well."""
+    """Tries until it succeeds or the worker is told to stop; a missing right ends it (O-20). A worker that had to wait
+    for its database counts as having lost it (R-23), because the other workers must come back as well."""
 
     def __init__(self, config: recovery.WorkerResilienceConfig, stop: asyncio.Event, pulse: Pulse) -> None:
         self._config = config
