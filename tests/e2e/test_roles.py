@@ -26,7 +26,7 @@ from tests.e2e.workflows.conftest import FLOWS
 from tests.role_support import a_role, as_role
 from tests.scheduler_support import LOCATOR, Schedules, as_json
 from tests.support import eventually
-from tests.worker_support import ROOT, Rows, WorkerProcess
+from tests.worker_support import BASIC, ROOT, Rows, WorkerProcess
 
 pytestmark = pytest.mark.e2e
 
@@ -183,19 +183,15 @@ async def test_o20_an_end_that_may_not_be_written_waits_for_the_right_and_nothin
     with a_role(database_url, "worker") as role:
         await grant_by_hand(database_url, role)
         await change(database_url, f"REVOKE {revoked} FROM", role)
-        with WorkerProcess(as_role(database_url, role)) as worker:
+        with Started("worker", BASIC, cwd=ROOT, DATABASE_URL=as_role(database_url, role), NO_COLOR="1") as worker:
             task = (await basic.nap.send_async(0, "once")).unwrap()
-
-            async def has_run() -> bool:
-                return "end" in (traces / "once").read_text() if (traces / "once").exists() else False
-
-            await eventually(has_run, 30)
+            await asyncio.to_thread(
+                worker.until_it_says, f"permission denied for {revoked.split()[-2].lower()} .*horsies grants"
+            )
             assert await rows.status(task.task_id) == "RUNNING"
             await change(database_url, f"GRANT {revoked} TO", role)
             await rows.until(task.task_id, "COMPLETED")
-            code, said = worker.stop()
-        assert code == 0 and f"permission denied for {' '.join(revoked.split()[-2:]).lower()}" in said, said
-        assert "horsies grants" in said, said
+            assert await asyncio.to_thread(worker.stop) == 0
     assert (traces / "once").read_text().count("end") == len(await rows.attempts(task.task_id)) == 1
 
 
