@@ -1,5 +1,5 @@
 """Values that no code of ours writes, for every column of a table: what an admin, a bug of old code or an attacker with
-the right to write may have left there before there were constraints."""
+the right to write may have left there while somebody had dropped the constraints."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection, sql
+from sqlalchemy import CheckConstraint
+
+from horsies.core.schema.create import METADATA
 
 DATES = ("-infinity", "infinity", "4000-01-01 BC", "250000-01-01")
 SETTINGS = (
@@ -55,13 +58,25 @@ class Planted(NamedTuple):
 
 
 async def drop_constraints(db: AsyncConnection[Any]) -> None:
-    """As an installation from before there were any."""
+    """All that we have."""
     found = await db.execute(
         "SELECT conrelid::regclass::text, conname FROM pg_constraint"
         " WHERE contype = 'c' AND connamespace = current_schema()::regnamespace AND conname LIKE 'horsies%'"
     )
     for table, name in await found.fetchall():
         await db.execute(sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(sql.SQL(table), sql.Identifier(name)))
+
+
+async def constrain(db: AsyncConnection[Any], *only: str) -> None:
+    """The limits are there again, and hold for what is written from now on: rows that are outside stay as they are."""
+    found = await db.execute("SELECT conname FROM pg_constraint WHERE connamespace = current_schema()::regnamespace")
+    known = {name for (name,) in await found.fetchall()}
+    for name in only or sorted(METADATA.tables):
+        for limits in METADATA.tables[name].constraints:
+            if limits.name == f"{name}_limits_check" and limits.name not in known:
+                assert isinstance(limits, CheckConstraint)
+                added = f"ALTER TABLE {name} ADD CONSTRAINT {limits.name} CHECK ({limits.sqltext}) NOT VALID"
+                await db.execute(added.encode())
 
 
 async def planted(db: AsyncConnection[Any], table: str, kinds: Collection[str] = tuple(VALUES)) -> list[Planted]:

@@ -22,7 +22,6 @@ from horsies.core import errors, locate
 from horsies.core.app import Horsies
 from horsies.core.db import AWAY, connect, describe, hint_for
 from horsies.core.models.broker import PostgresConfig, driver_url
-from horsies.core.schema import limits
 from horsies.core.schema.install import InstallReport, install
 
 VARIABLE = "DATABASE_URL"
@@ -116,7 +115,7 @@ def init_db(module: options.OptionalModule = None, database_url: options.Databas
     chosen = choose(database_url, own)
     output.say(chosen.opening_sentence())
     try:
-        report, checked = asyncio.run(_install(chosen.config, is_configured=own is not None))
+        report = asyncio.run(_install(chosen.config, is_configured=own is not None))
     except AWAY as problem:
         raise errors.ConfigurationError(
             "the schema could not be created",
@@ -125,10 +124,6 @@ def init_db(module: options.OptionalModule = None, database_url: options.Databas
             help_text=hint_for(describe(problem)),
         ) from problem
     output.write(_sentence(report))
-    if checked.violated:
-        output.say(limits.about_violations(checked))
-    if checked.left:
-        output.say(f"the limits of {', '.join(checked.left)} were not added: the tables are busy, or not yours")
     return 0
 
 
@@ -158,12 +153,11 @@ def _place(config: PostgresConfig) -> object:
     return {"port": "5432"} | {name: str(said[name]) for name in names if said.get(name)}
 
 
-async def _install(config: PostgresConfig, *, is_configured: bool) -> tuple[InstallReport, limits.LimitsReport]:
+async def _install(config: PostgresConfig, *, is_configured: bool) -> InstallReport:
     conn = await connect(config, session=True, name="horsies init-db")
     try:
         # Only an app says which notify mode is wanted. Without one, the mode of the database stays.
-        report = await install(conn, notify=config.notify, change_notify=is_configured)
-        return report, await limits.ensure_limits(conn)
+        return await install(conn, notify=config.notify, change_notify=is_configured)
     finally:
         await conn.close()
 

@@ -1,4 +1,4 @@
-"""`horsies grants`: the least rights that the roles of producers, clients, workers, schedulers, monitors, operators and
+"""`horsies grants`: the rights that the roles of producers, clients, workers, schedulers, monitors, operators and
 senders in other languages need (O-20), printed as a script or applied.
 """
 
@@ -34,7 +34,7 @@ def grants(
     apply: Annotated[bool, typer.Option("--apply", help="Run the statements instead of printing them.")] = False,
     database_url: options.DatabaseUrl = None,
 ) -> int:
-    """Print, as a script for psql, the least rights that roles need, or grant them with --apply. Run this as the owner
+    """Print, as a script for psql, the rights that roles need, or grant them with --apply. Run this as the owner
     of the tables, after horsies init-db and after every upgrade."""
     given = zip(ProcessKind, (producers, clients, workers, schedulers, monitors, operators, senders), strict=True)
     wanted = {kind: list(dict.fromkeys(roles)) for kind, roles in given if roles}
@@ -66,7 +66,7 @@ async def _work(config: PostgresConfig, wanted: rights.RolesByKind, *, apply: bo
         if apply:
             count = await rights.apply(conn, wanted)
             return [f"{output.count(count, 'grant')} for {output.count(len(_names(wanted)), 'role')}"]
-        statements = [statement.as_string(conn) for statement in await rights.script(conn, wanted)]
+        statements = [grant.statement.as_string(conn) for grant in await rights.script(conn, wanted)]
     finally:
         await conn.close()
     _refuse_unprintable(statements, wanted)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from horsies.cli.session import open_read_only
-from horsies.core.schema.install import migrations
+from horsies.core.schema.install import FIRST_VERSION
 from horsies.monitoring import take_snapshot
 from tests.cli.support import Terminal
 from tests.metrics_support import free_port
@@ -81,16 +81,17 @@ def test_m13_who_acts_creates_them_as_before(empty: Terminal) -> None:
     assert "horsies_tasks" in tables(empty)
 
 
-def given_schema(terminal: Terminal, version: int) -> dict[str, str]:
-    """As code of that version made it; what is recorded of it."""
-    for step in migrations()[:version]:
-        terminal.execute(step.sql)
-    terminal.execute("INSERT INTO horsies_meta VALUES ('schema_version', %s), ('notify', 'always')", [str(version)])
+def given_older_schema(terminal: Terminal, *without: str) -> dict[str, str]:
+    """From before the first release, and so without these columns of the tasks; what is recorded of it."""
+    terminal.type("init-db")
+    for column in without:
+        terminal.execute(f"ALTER TABLE horsies_tasks DROP COLUMN {column} CASCADE")
+    terminal.execute("UPDATE horsies_meta SET value = %s WHERE key = 'schema_version'", [str(FIRST_VERSION - 1)])
     return recorded(terminal)
 
 
 def test_m13_an_older_schema_is_read_and_not_brought_up(empty: Terminal, module: str) -> None:
-    before = given_schema(empty, 6)
+    before = given_older_schema(empty)
     for command in LOOKING.keys() - {"watched", "task", "explain", "workflow"}:
         empty.type(*words_of(command, module))
     for command, noun in (("task", "task"), ("explain", "task"), ("workflow", "workflow")):
@@ -98,17 +99,20 @@ def test_m13_an_older_schema_is_read_and_not_brought_up(empty: Terminal, module:
     assert recorded(empty) == before
 
 
-def test_m13_what_an_older_schema_does_not_have_is_said(empty: Terminal) -> None:
-    before = given_schema(empty, 1)
-    said = empty.type("tasks", code=1).err
-    assert "is_waiting" in said and "horsies init-db upgrades them" in said
+def test_m07_init_db_refuses_a_schema_from_before_the_first_release(empty: Terminal) -> None:
+    before = given_older_schema(empty)
+    said = " ".join(empty.type("init-db", code=1).err.split())
+    assert "from before the first release" in said and "use an empty database" in said
     assert recorded(empty) == before
 
 
-def test_m13_queues_of_an_older_schema_are_not_estimated_but_said_to_be_too_old(empty: Terminal) -> None:
-    given_schema(empty, 5)
-    said = empty.type("queues", code=1).err
-    assert "is_held" in said and "horsies init-db upgrades them" in said
+@pytest.mark.parametrize(("command", "column"), [("tasks", "is_waiting"), ("queues", "is_held")])
+def test_m13_what_an_older_schema_does_not_have_is_said(empty: Terminal, command: str, column: str) -> None:
+    """Queues are not estimated either."""
+    before = given_older_schema(empty, column)
+    said = empty.type(command, code=1).err
+    assert column in said and "the tables may be of an older version" in said
+    assert recorded(empty) == before
 
 
 def test_m13_a_newer_schema_is_read_though_no_worker_could_use_it(terminal: Terminal) -> None:

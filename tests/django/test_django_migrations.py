@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from horsies.core.schema.install import SCHEMA_VERSION
+from horsies.core.schema.install import SCHEMA_VERSION, SchemaError
 from tests.conftest import fresh_database
 from tests.django.conftest import on_database, rows
 
@@ -98,17 +98,18 @@ def test_x20_a_database_that_a_worker_has_prepared_is_migrated_too(_django: None
     assert rows(database_url, COLUMNS) == before
 
 
-def test_x20_an_old_schema_is_upgraded_to_the_same(_django: None, server_url: str, database_url: str) -> None:
+def test_x20_tables_from_before_the_first_release_are_refused(_django: None, database_url: str) -> None:
     from django.core.management import call_command
 
-    steps = sorted((Path(import_module("horsies.core.schema").__file__ or "").parent / "migrations").glob("*.sql"))
-    with fresh_database(server_url, "template0") as url:
-        with psycopg.connect(url) as conn:
-            conn.execute(steps[0].read_bytes())
-            conn.execute("INSERT INTO horsies_meta (key, value) VALUES ('schema_version', '1') ON CONFLICT DO NOTHING")
-        with on_database(urlsplit(url).path.lstrip("/"), "default"):
-            call_command("migrate", "horsies", verbosity=0)
-        assert rows(url, COLUMNS) == rows(database_url, COLUMNS)
+    with psycopg.connect(database_url) as conn:
+        conn.execute("UPDATE horsies_meta SET value = '1' WHERE key = 'schema_version'")
+    before = rows(database_url, COLUMNS)
+    with (
+        on_database(urlsplit(database_url).path.lstrip("/"), "default"),
+        pytest.raises(SchemaError, match="from before the first release"),
+    ):
+        call_command("migrate", "horsies", verbosity=0)
+    assert rows(database_url, COLUMNS) == before
 
 
 def test_x20_other_databases_and_routers_are_left_alone(

@@ -91,7 +91,7 @@ async def test_d60_a_bell_for_a_row_that_is_locked_is_not_the_last_word(
                 await locking.rollback()
 
             after_each_look(monkeypatch, let_go)
-            await db.execute("SELECT horsies_ring('left', 'locked')")
+            await db.execute("SELECT horsies_ring('left', 'locked', NULL)")
             await rows.until("locked", "COMPLETED")
 
 

@@ -1,8 +1,10 @@
-"""A real worker beside rows that no code of ours has written, in a database from before there were constraints
+"""A real worker beside rows that no code of ours has written, in a database whose constraints were dropped meanwhile
 (L-19a): the healthy ones run, are recovered and expire, and the worker stops when it is told to."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,9 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.schema.limits import are_complete, ensure_limits
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_node, given_task, given_worker, given_workflow
-from tests.odd_rows_support import SETTINGS, Planted, drop_constraints, plant, planted
+from tests.odd_rows_support import SETTINGS, Planted, constrain, drop_constraints, plant, planted
 from tests.support import eventually
 from tests.worker_support import Rows, WorkerProcess
 
@@ -25,10 +26,13 @@ NOOP: dict[str, Any] = {"task_name": "noop", "args": "[]", "kwargs": "{}"}
 GONE: dict[str, Any] = {"claimed_by_worker_id": "gone", "claimed_at": "2020-01-01", "claim_expires_at": "2999-01-01"}
 
 
-async def an_old_installation(url: str) -> AsyncConnection[Any]:
-    db = await psycopg.AsyncConnection.connect(url, autocommit=True)
-    await drop_constraints(db)
-    return db
+@contextlib.asynccontextmanager
+async def without_constraints(url: str) -> AsyncIterator[AsyncConnection[Any]]:
+    """Until the end of the block, for rows that only somebody with the right to drop them can have written."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+        await drop_constraints(db)
+        yield db
+        await constrain(db)
 
 
 async def healthy(db: AsyncConnection[Any], count: int) -> dict[str, str]:
@@ -84,7 +88,7 @@ async def end_of(rows: Rows, task_id: str) -> dict[str, Any]:
 async def test_l19a_one_waiting_row_does_not_stop_its_queue(
     database_url: str, rows: Rows, traces: Path, column: str, value: Any
 ) -> None:
-    async with await an_old_installation(database_url) as db:
+    async with without_constraints(database_url) as db:
         odd = await given_task(db, **NOOP, priority=1, **{column: value})
         expected = await healthy(db, 5)
     with WorkerProcess(database_url, "--processes", "1", "--concurrency", "4") as worker:
@@ -146,7 +150,7 @@ async def test_l19a_a_refused_start_names_the_column_and_never_shows_the_row(
 async def test_l19a_one_running_row_does_not_stop_recovery(
     database_url: str, rows: Rows, traces: Path, column: str
 ) -> None:
-    async with await an_old_installation(database_url) as db:
+    async with without_constraints(database_url) as db:
         odd = await given_task(db, status=RUNNING, **{**NOOP, **GONE, "started_at": "2020-01-01", column: "-infinity"})
         expected = await healthy(db, 1)
     with WorkerProcess(database_url, "--processes", "1") as worker:
@@ -157,7 +161,7 @@ async def test_l19a_one_running_row_does_not_stop_recovery(
 
 
 async def test_r24_text_where_a_worker_has_a_number_stops_nobody(database_url: str, rows: Rows, traces: Path) -> None:
-    async with await an_old_installation(database_url) as db:
+    async with without_constraints(database_url) as db:
         for sweeping in (True, False):
             await given_worker(db, f"odd {sweeping}", sweeping=sweeping, last_heartbeat_at="-infinity", liveness_key=1)
             await db.execute("UPDATE horsies_workers SET recovery = %s::jsonb", [SETTINGS])
@@ -170,8 +174,7 @@ async def test_r24_text_where_a_worker_has_a_number_stops_nobody(database_url: s
 
 
 async def test_l19a_every_value_at_once_in_every_state(database_url: str, rows: Rows, traces: Path) -> None:
-    """While it works, the worker adds the constraints; so these rows meet both."""
-    async with await an_old_installation(database_url) as db:
+    async with without_constraints(database_url) as db:
         states = cycle([PENDING, CLAIMED, RUNNING, PENDING])
         for what in await planted(db, "horsies_tasks"):
             status = next(states)
@@ -192,11 +195,10 @@ async def test_l34_a_row_that_turned_odd_while_its_code_ran_keeps_its_result(
     database_url: str, rows: Rows, traces: Path
 ) -> None:
     task = {"task_name": "nap", "args": "[5]", "kwargs": "{}"}
-    async with await an_old_installation(database_url) as db:
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
         odd = await given_task(db, **task)
         with WorkerProcess(database_url, "--processes", "1") as worker:
             await rows.until(odd, "RUNNING")
-            await eventually(lambda: are_complete(db), what="the constraints that the worker adds")
             beats = "SELECT id FROM horsies_heartbeats WHERE task_id = %s AND role = 'runner'"
             await eventually(lambda: rows.all(beats, odd), what="a sign of life: else the start would be the last one")
             await drop_constraints(db)
@@ -210,7 +212,7 @@ async def test_l34_a_row_that_turned_odd_while_its_code_ran_keeps_its_result(
 
 async def test_w50_what_cannot_be_written_is_given_up_with_a_line(database_url: str, rows: Rows, traces: Path) -> None:
     """Somebody's trigger refuses every end of this task: the worker says so and stops all the same."""
-    async with await an_old_installation(database_url) as db:
+    async with without_constraints(database_url) as db:
         await db.execute(
             "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE 'not with me' USING ERRCODE = '23514'; END $$"
             " LANGUAGE plpgsql"
@@ -253,7 +255,7 @@ async def test_l19a_a_connection_lost_while_a_refused_start_is_divided_keeps_no_
     """The batch is refused for one row; then its first half loses the connection. The second half must not be left in
     the hands of the worker, neither started nor returned."""
     order = ("z breaks", "y healthy", "a refused", "b healthy")  # they are moved by id: the refusal comes first
-    async with await an_old_installation(database_url) as db:
+    async with without_constraints(database_url) as db:
         await db.execute(REFUSE_AND_BREAK)
         for place, task_id in enumerate(order):
             await given_task(db, id=task_id, **NOOP, enqueued_at=f"2020-01-01 00:00:0{place}")
@@ -285,7 +287,7 @@ async def test_l19a_a_task_of_which_not_even_the_wait_can_be_marked_does_not_sto
 ) -> None:
     """Neither the end of this task can be written, nor that it waits for that (L-30). The heartbeats have not failed:
     the database answers, and the worker goes on."""
-    async with await an_old_installation(database_url) as db:
+    async with without_constraints(database_url) as db:
         await db.execute(REFUSE_EVERYTHING)
         odd = await given_task(db, task_name="add", args="[1, 2]", kwargs="{}")
         with WorkerProcess(database_url, "--processes", "1") as worker:
@@ -311,7 +313,7 @@ async def test_l19a_a_workflow_with_a_row_outside_the_limits_runs_to_its_end(
     database_url: str, rows: Rows, traces: Path, table: str, column: str, value: str
 ) -> None:
     """A node is mended before its task starts, a workflow when it is advanced; and nobody waits for reconciliation."""
-    async with await an_old_installation(database_url) as db:
+    async with without_constraints(database_url) as db:
         flow = await given_workflow(db, status="RUNNING", open_nodes=2, started_at="now")
         task = await given_task(db, workflow_id=flow, **NOOP)
         common: dict[str, Any] = {"task_name": "noop", "task_kwargs": "{}", "queue_name": "default", "priority": 1}
@@ -319,7 +321,6 @@ async def test_l19a_a_workflow_with_a_row_outside_the_limits_runs_to_its_end(
         await given_node(db, flow, task_index=1, dependencies=[0], deps_total=1, **common)
         await plant(db, Planted(table, column, value), "id" if table == "horsies_workflows" else "workflow_id", flow,
                     rows=1 if table == "horsies_workflows" else 2)  # fmt: skip
-        await ensure_limits(db, tries=1)
     with WorkerProcess(database_url, "--processes", "1") as worker:
 
         async def ended() -> bool:

@@ -244,7 +244,7 @@ async def test_r11_code_of_a_task_that_its_own_worker_has_claimed_again_is_stopp
         await begun(traces, "twice")
         await rows.all(  # somebody recovers it
             "WITH back AS (UPDATE horsies_tasks SET status = 'PENDING', claimed = FALSE, claimed_by_worker_id = NULL"
-            " WHERE id = %s RETURNING id) SELECT horsies_ring('default', id) FROM back",
+            " WHERE id = %s RETURNING id) SELECT horsies_ring('default', id, NULL) FROM back",
             handle.task_id,
         )
         await begun(traces, "twice", 2)

@@ -15,7 +15,6 @@ from psycopg.sql import SQL, Identifier
 from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.db import Pool
-from horsies.core.sql import load
 from horsies.core.types.status import TaskStatus
 from tests.factories import (
     given_attempt,
@@ -26,7 +25,7 @@ from tests.factories import (
     given_worker_state,
     given_workflow,
 )
-from tests.odd_rows_support import VALUES, Planted, drop_constraints, plant, planted
+from tests.odd_rows_support import VALUES, Planted, constrain, drop_constraints, plant, planted
 from tests.recovery_support import LONG_AGO
 from tests.services.passes import RUNNING, STALE, Db, Worker, clear, complaints, ends, healthy, healthy_flow
 
@@ -72,11 +71,6 @@ async def odd_row(db: Db, what: Planted, number: int) -> None:
         case _:
             await db.execute("INSERT INTO horsies_waiting VALUES ('a topic', %s, now())", [name])
             await plant(db, what, "holder", name)
-
-
-async def constrain(db: Db, table: str) -> None:
-    [statement] = [part for part in load("schema/limits").split(";") if f"ALTER TABLE {table} " in part]
-    await db.execute(statement[statement.index("ALTER") :].encode())
 
 
 async def release(db: Db, table: str) -> None:

@@ -1,5 +1,5 @@
 """Whatever is in a row, it holds up no other (L-19a, D-14, R-24): every value in every column, one at a time, beside
-healthy rows, while all passes of a worker are made. The constraints are dropped first, as in an old installation."""
+healthy rows, while all passes of a worker are made. The constraints are dropped first."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from psycopg import AsyncConnection
 
 from horsies.core.db import BY_INDEX, Pool, make_pool
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.schema.limits import ensure_limits
 from horsies.core.store import odd_rows
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_task
-from tests.odd_rows_support import Planted, drop_constraints, plant, planted
+from tests.odd_rows_support import Planted, constrain, drop_constraints, plant, planted
 from tests.recovery_support import LONG_AGO
 from tests.services.passes import CLAIMED, PENDING, RUNNING, STALE, Db, Worker, clear, complaints, ends, healthy
 
@@ -42,7 +41,7 @@ async def test_l19a_no_value_in_a_task_holds_up_another(
         odd = await given_task(db, status=status, **given)
         await plant(db, what, "id", odd)
         if is_constrained:
-            await ensure_limits(db)
+            await constrain(db)
         expected = await healthy(db)
         waiting = {await given_task(db) for _ in range(3)}
         try:

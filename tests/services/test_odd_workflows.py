@@ -17,11 +17,10 @@ from horsies.core.db import Pool
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.retention import Retention
-from horsies.core.schema.limits import ensure_limits
 from horsies.core.types.status import TaskStatus
 from horsies.core.workflows import control
 from tests.factories import end_task, given_node, given_task, given_workflow
-from tests.odd_rows_support import Planted, drop_constraints, plant, planted
+from tests.odd_rows_support import Planted, constrain, drop_constraints, plant, planted
 from tests.recovery_support import LONG_AGO, hasty
 from tests.services.passes import Worker
 
@@ -81,7 +80,7 @@ async def given_flows(db: Db, *, all_of_them: bool = False, **columns: Any) -> d
         for what in await values(db, table, all_of_them=all_of_them):
             found += [what, None] if what.value == "-infinity" else [what]
     flows = {await given_flow(db, what, **columns): what for what in found}
-    await ensure_limits(db, tries=1)
+    await constrain(db)
     return flows
 
 
@@ -168,7 +167,7 @@ async def test_l19a_a_task_outside_the_limits_is_cancelled_with_its_workflow(db:
         [(task,)] = await cursor.fetchall()
         await plant(db, what, "id", task)
         planted_in[flow] = task, what
-    await ensure_limits(db, tries=1)
+    await constrain(db)
     for flow, (task, what) in planted_in.items():
         assert await cancel(pool, flow) is True
         cursor = await db.execute("SELECT status FROM horsies_tasks WHERE id = %s", [task])
@@ -182,7 +181,7 @@ async def test_r19_the_task_of_a_node_outside_the_limits_returns_to_the_queue(db
         SQL(", ").join(SQL("{} = {}").format(Identifier(name), value) for name, value in stale.items())
     )
     await db.execute(ended)
-    await ensure_limits(db, tries=1)
+    await constrain(db)
     await Worker(pool).care()
     found = await db.execute("SELECT status, count(*) FROM horsies_tasks GROUP BY status")
     assert dict(await found.fetchall()) == {"PENDING": len(flows)}
@@ -204,7 +203,7 @@ async def test_f94_the_nodes_of_such_a_workflow_can_be_retried(db: Db, pool: Poo
             db, what, "id" if what.table == FLOWS else "workflow_id", flow, rows=1 if what.table == FLOWS else 2
         )
         flows[flow] = what
-    await ensure_limits(db, tries=1)
+    await constrain(db)
     wrong = [str(what) for flow, what in flows.items() if not await control.retry_nodes(pool, flow, None, None)]
     # A deadline in the far past has passed.
     assert wrong == [
@@ -235,7 +234,7 @@ async def test_l19a_a_map_counts_its_elements_again(db: Db, pool: Pool) -> None:
             ),
             [int(what.value), flow],
         )
-    await ensure_limits(db, tries=1)
+    await constrain(db)
     await reconciler(pool).run()
     found = await states(db)
     assert {str(what): found[flow][1][:2] for what, flow in flows.items()} == {
@@ -254,7 +253,7 @@ async def test_r80_old_tasks_and_workflows_of_such_rows_are_deleted(db: Db, pool
         )
         if what is not None and what.table == NODES:
             await plant(db, what, "workflow_id", flow, rows=2)
-    await ensure_limits(db, tries=1)
+    await constrain(db)
     assert await Retention(pool, hasty(terminal_record_retention_hours=1), WorkerRecoveryConfig()).prune()
     cursor = await db.execute("SELECT count(*) FROM horsies_tasks")
     assert await cursor.fetchall() == [(0,)]

@@ -1,9 +1,8 @@
-"""The limits of dates and counters (D-14): what the schema refuses, how older tables get them while others work, and
-how connections of ours read what is older than they are."""
+"""The limits of dates and counters (D-14): what the schema refuses, and how connections of ours read what it would have
+refused."""
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -14,10 +13,8 @@ from psycopg import AsyncConnection
 from horsies.core.db.connections import connect
 from horsies.core.db.failures import FAR_FUTURE, LONG_AGO
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.schema.limits import LimitsReport, are_complete, ensure_limits
 from tests.factories import given_heartbeat, given_node, given_task, given_worker, given_worker_state, given_workflow
-from tests.odd_rows_support import drop_constraints, plant, planted
-from tests.store.catalog import snapshot
+from tests.odd_rows_support import plant, planted
 
 Db = AsyncConnection[Any]
 
@@ -67,56 +64,6 @@ async def test_d14_every_date_and_counter_is_limited(db: Db) -> None:
 @pytest.mark.parametrize("value", [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)])
 async def test_d14_every_deadline_that_can_be_sent_is_within(db: Db, value: datetime) -> None:
     await given_task(db, good_until=value, retry_count=1_000_000_000)
-
-
-async def test_d14_an_old_installation_gets_the_same_constraints(db: Db) -> None:
-    fresh = await snapshot(db)
-    for name in [row[1] for row in fresh["constraints"] if row[1].endswith("_limits_check")]:
-        table = name.removesuffix("_limits_check")
-        await db.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}".encode())
-    assert not await are_complete(db)
-    assert await ensure_limits(db) == LimitsReport()
-    assert await are_complete(db) and await snapshot(db) == fresh
-
-
-async def test_d14_old_rows_outside_are_reported_and_break_nothing(db: Db) -> None:
-    await drop_constraints(db)
-    old = await given_task(db, enqueued_at="-infinity")
-    assert await ensure_limits(db) == LimitsReport(violated=["horsies_tasks"])
-    assert not await are_complete(db)
-    with pytest.raises(psycopg.errors.CheckViolation):
-        await given_task(db, enqueued_at="-infinity")
-    await given_task(db)
-    await db.execute("UPDATE horsies_tasks SET enqueued_at = now() WHERE id = %s", [old])
-    assert await ensure_limits(db) == LimitsReport() and await are_complete(db)
-
-
-async def test_d14_nobody_waits_for_a_constraint_that_cannot_be_added_now(database_url: str, db: Db) -> None:
-    """A transaction that has been open for long, such as a backup, would keep everybody behind us waiting."""
-    await drop_constraints(db)
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as other, other.transaction():
-        await given_task(other)
-        adding = asyncio.create_task(ensure_limits(db, tries=2, pause_s=0.01))
-        async with asyncio.timeout(30):
-            while not adding.done():
-                async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as third:
-                    await given_task(third)
-        assert "horsies_tasks" in (await adding).left
-    assert await ensure_limits(db) == LimitsReport()
-
-
-async def test_d14_rows_are_checked_beside_the_work_of_others(database_url: str, db: Db) -> None:
-    """Who validates takes no lock that a writer would have to wait for, or that waits for a writer."""
-    await drop_constraints(db)
-    await given_task(db, good_until="infinity")
-    assert (await ensure_limits(db)).violated == ["horsies_tasks"]
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as other, other.transaction():
-        await other.execute("DELETE FROM horsies_tasks")
-        await given_task(other)
-        assert (await ensure_limits(db, tries=1)).violated == ["horsies_tasks"], (
-            "it looked at the row, and did not wait"
-        )
-    assert await ensure_limits(db) == LimitsReport()
 
 
 async def test_d14_a_connection_of_ours_reads_every_date(database_url: str) -> None:

@@ -225,7 +225,7 @@ async def test_d60_off_never_rings(db: AsyncConnection, ears: Ears) -> None:
     await waits(db, "task:x")
     await db.execute(INSERT)
     await db.execute("UPDATE horsies_tasks SET status = 'COMPLETED'")
-    await db.execute("SELECT horsies_ring('default', 'x')")
+    await db.execute("SELECT horsies_ring('default', 'x', NULL)")
     assert await ears() == []
 
 
@@ -237,7 +237,7 @@ async def test_l21_ring_does_what_the_trigger_would(db: AsyncConnection, ears: E
         await waits(db, "queue:default")
     await db.execute(INSERT)
     by_trigger = await ears()
-    await db.execute("SELECT horsies_ring(queue_name, id) FROM horsies_tasks")
+    await db.execute("SELECT horsies_ring(queue_name, id, NULL) FROM horsies_tasks")
     assert await ears() == by_trigger
     assert by_trigger == (NEW_DEFAULT if mode == "always" or (mode == "when_waiting" and sleeps) else [])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,7 +13,15 @@ from psycopg import AsyncConnection, sql
 from horsies.core.db.connections import connect as open_connection
 from horsies.core.errors import ErrorCode
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.schema.install import SCHEMA_VERSION, InstallReport, SchemaError, Server, install, refuse_unusable
+from horsies.core.schema.install import (
+    SCHEMA_VERSION,
+    InstallReport,
+    Release,
+    SchemaError,
+    Server,
+    install,
+    refuse_unusable,
+)
 from tests.conftest import with_database
 from tests.given_server import database_name
 
@@ -119,7 +128,9 @@ async def test_a_role_that_may_not_read_the_tables_is_told_so(empty_database_url
         assert "horsies_meta" in str(caught.value)
 
 
-async def test_a_role_that_may_only_use_the_tables_can_start(empty_database_url: str, stranger: str) -> None:
+async def test_a_role_that_may_only_use_the_tables_can_start(
+    empty_database_url: str, stranger: str, tmp_path: Path
+) -> None:
     async with await connect(empty_database_url) as conn:
         await install(conn)
         grant = sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {}")
@@ -128,3 +139,8 @@ async def test_a_role_that_may_only_use_the_tables_can_start(empty_database_url:
         assert await install(conn, change_notify=True) == UP_TO_DATE
         with pytest.raises(SchemaError, match="the app wants 'off', and this role may not change that"):
             await install(conn, notify="off", change_notify=True)
+        (tmp_path / f"{SCHEMA_VERSION + 1:04d}_next.sql").write_text("ALTER TABLE horsies_tasks ADD COLUMN note text")
+        needs = rf"are of version {SCHEMA_VERSION}, this code needs version {SCHEMA_VERSION + 1}, and this role may not"
+        with pytest.raises(SchemaError, match=needs) as caught:
+            await install(conn, release=Release(SCHEMA_VERSION + 1, 1, tmp_path))
+        assert "let their owner run `horsies init-db`" in (caught.value.help_text or "")

@@ -158,7 +158,7 @@ WRITES = (
     "INSERT INTO {0}.horsies_tasks (id, task_name) VALUES ('a', 'n')",
     "UPDATE {0}.horsies_tasks SET status = 'CANCELLED' WHERE id OPERATOR(pg_catalog.~~) 'a'",
     "UPDATE {0}.horsies_tasks SET claimed = FALSE WHERE id OPERATOR(pg_catalog.~~) 'held'",
-    "SELECT {0}.horsies_ring('default', 'a'), {0}.horsies_ring('default', 'a', 'w')",
+    "SELECT {0}.horsies_ring('default', 'a', NULL), {0}.horsies_ring('default', 'a', 'w')",
     """SELECT {0}.horsies_find_sent('[{{"place": 0, "id": "x", "task_name": "mail.send", "idempotency_key": "k"}}]')""",
     "INSERT INTO {0}.horsies_workflows (id, name, definition_key, open_nodes) VALUES ('w', 'n', 'd', 0)",
     "UPDATE {0}.horsies_workflows SET status = 'COMPLETED'",

@@ -120,7 +120,7 @@ async def test_l21_whoever_gives_a_task_back_is_woken_only_if_there_is_no_other(
     await idle(db, 1)
     await db.execute("SELECT horsies_ring('default', 'x', 'one')")
     assert await woken() == ([2] if rings else [])
-    await db.execute("SELECT horsies_ring('default', 'x')")  # as older code does
+    await db.execute("SELECT horsies_ring('default', 'x', NULL)")
     assert await woken() == ([1] if rings else [])
     await db.execute(INSERT, [["default"]])
     assert await woken() == ([1] if rings else [])

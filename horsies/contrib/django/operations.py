@@ -16,7 +16,6 @@ from django.db.migrations.operations.base import Operation
 from horsies.contrib.django import conf
 from horsies.core.db import connect
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.schema import limits
 from horsies.core.schema.install import install
 from horsies.core.schema.uninstall import uninstall
 
@@ -73,7 +72,6 @@ async def _install(config: PostgresConfig) -> None:
     conn = await connect(config, session=True, name="horsies migrate")
     try:
         await install(conn, notify=config.notify, change_notify=True)
-        await limits.ensure_limits(conn)
     finally:
         await conn.close()
 

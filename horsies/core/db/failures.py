@@ -9,7 +9,7 @@ back by it. `mending` is for a statement that chooses its own rows.
 
 The loaders read values that Python cannot represent. PostgreSQL stores `infinity` and years from 4713 BC to 294276,
 where a `datetime` ends at the year 9999; and JSON that is nested deeper, or has longer numbers, than Python reads. Our
-constraints refuse such dates, but a row may be older than these, and one value that cannot be read would fail the
+constraints refuse such dates, but somebody may have dropped them, and one value that cannot be read would fail the
 whole result. So on all our connections such a date becomes the nearest one that every time zone can show, `LONG_AGO`
 or `FAR_FUTURE`, and such JSON becomes None.
 """

@@ -1,10 +1,10 @@
 """The tables of tasks, workers and schedules, as SQLAlchemy describes them; those by which workers act together are in
 ``fleet_pg``, and those of dashboards in ``dashboard_pg``.
 
-This module defines columns, constraints, indexes and storage settings; this metadata creates a fresh database. The
-statements that run later are ``.sql`` files; the functions and triggers are in ``core/sql/schema``. Every default is a
-server default, so that a row inserted with plain SQL looks like any other. A change here needs a numbered migration
-(see ``core/schema/install.py``); a test compares both ways.
+These models are the one description of the tables: columns, constraints, indexes and storage settings. The statements
+that run later are ``.sql`` files; the functions and triggers are in ``core/sql/schema``. Every default is a server
+default, so that a row inserted with plain SQL looks like any other. After a release, a change here needs a numbered
+migration (see ``core/schema/install.py``).
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def within_limits(
     table: str, dates: Sequence[str], counters: Sequence[str] = (), most: int = MOST
 ) -> sa.CheckConstraint:
     """One constraint for all dates and counters of a table, because it is evaluated with every move (D-14). NULLs do
-    not count in LEAST and GREATEST. ``core/sql/schema/limits.sql`` adds the same to older tables."""
+    not count in LEAST and GREATEST."""
     parts = [f"{_of('LEAST', dates)} >= '{EARLIEST}'", f"{_of('GREATEST', dates)} < '{END_OF_TIME}'"]
     if counters:
         parts += [f"{_of('LEAST', counters)} >= 0", f"{_of('GREATEST', counters)} <= {most}"]

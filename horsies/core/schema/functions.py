@@ -1,4 +1,4 @@
-"""Puts the functions and triggers of the current version in place, of which some run with the rights of their owner.
+"""Puts the functions of the current version in place, of which some run with the rights of their owner.
 
 In such a function no name may mean something that somebody else has made. A role that may create in our schema (every
 role could in `public` before PostgreSQL 15) can put an operator `=(varchar, text)` there, which fits a comparison
@@ -16,7 +16,6 @@ from horsies.core.sql import load
 
 # The functions that read a table. A user who inserts a task may have another search path and no right to that table.
 TABLE_READERS = (
-    "horsies_ring(text, text)",
     "horsies_ring(text, text, text)",
     "horsies_notify_task_changes()",
     "horsies_count_new_task()",
@@ -37,8 +36,7 @@ _PIECES = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\$\$|(?<![\w.])horsies_\w+(?![\w.
 
 
 async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: str) -> None:
-    """Replace functions, and create triggers and settings that are missing, without locking tables that need no
-    change."""
+    """Create or replace them, without locking any table."""
     home = Identifier(schema).as_string(conn)
     for text in (
         load("schema/functions"),
@@ -58,8 +56,6 @@ async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: s
         # That of a trigger: nobody else may have it act on what his own table says.
         if function.endswith("()") or function.startswith(NOT_FOR_ALL):
             await conn.execute(SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(ours))
-    await conn.execute(load("schema/triggers").encode())
-    await conn.execute(load("schema/compression").encode())
 
 
 def qualified(text: str, home: str) -> str:

@@ -1,21 +1,21 @@
-"""The least rights that each kind of process needs (O-20): as statements for `horsies grants`, and as a question to the
-database, so that a worker that lacks one says so before it runs a task.
+"""The rights that each kind of process needs (O-20), as statements for `horsies grants`. A right that is missing is
+PostgreSQL's own error at the statement that needs it. A table of docs/security.md says what each kind may do.
 
-A producer sends and reads nothing: not even the results of its own tasks, because the ids of all tasks are on channels
-to which every role may listen, so that an id proves nothing. Who waits for results is a client. Inserts are granted
-column by column, so that a sender cannot write a task that has already ended or belongs to a worker. Programs in other
-languages need no table at all, only two functions (X-40); these let a role read the results of what it has sent.
+A worker has every table but those of schedules. The others have the least rights that they need: inserts are granted
+column by column, so that a sender cannot write a task that has already ended or belongs to a worker. A producer sends
+and reads nothing: not even the results of its own tasks, because the ids of all tasks are on channels to which every
+role may listen, so that an id proves nothing. Who waits for results is a client. Programs in other languages need no
+table at all, only two functions (X-40); these let a role read the results of what it has sent.
 """
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 from psycopg.rows import tuple_row
 from psycopg.sql import SQL, Composed, Identifier
-from pydantic_core import to_json
 
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.schema.install import SchemaError, look, look_around
@@ -108,6 +108,7 @@ _START_WORKFLOWS = (
     _table(NODES, "INSERT", columns=NODE_COLUMNS),
     _COUNT_NODES,
 )
+_NOT_OF_WORKERS = (META, SCHEDULES, SCHEDULE_STATE)
 _READ = tuple(_table(name, "SELECT") for name in TABLES if name != META)
 _SCHEDULE = (_table(SCHEDULES, "SELECT"), _table(SCHEDULE_STATE, "SELECT", "INSERT", "UPDATE"))
 
@@ -132,26 +133,8 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
     ProcessKind.CLIENT: _STEER,
     ProcessKind.WORKER: (
         *_EVERYBODY,
-        _table(TASKS, "SELECT", "INSERT", "UPDATE", "DELETE"),
-        _table(ATTEMPTS, "SELECT", "INSERT"),
-        _table(HEARTBEATS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
-        _table(STATES, "SELECT", "INSERT", "UPDATE", "DELETE"),
-        _table(WORKERS, "SELECT", "INSERT", "UPDATE", "DELETE"),
-        _table(WAITING, "SELECT", "INSERT", "UPDATE", "DELETE"),
-        _table(SCHEDULES, "SELECT"),  # for its metrics
-        _table(SCHEDULE_STATE, "SELECT"),
-        _table(WORKFLOWS, "SELECT", "INSERT", "UPDATE", "DELETE"),
-        _table(NODES, "SELECT", "INSERT", "UPDATE", "DELETE"),
-        _table(LOAD, "SELECT", "INSERT", "UPDATE", "DELETE"),  # a row is locked before it is replaced
-        _table(LOAD_MOVES, "SELECT", "INSERT", "DELETE"),
-        _table(PROGRESS, "SELECT", "INSERT", "UPDATE"),
-        _table(LOGS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
-        _table(KNOWN_NAMES, "SELECT", "INSERT", "UPDATE", "DELETE"),
-        _table(LEFT_TASKS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
-        _table(ROLLUP, "SELECT", "INSERT", "UPDATE", "DELETE"),
-        _table(AUDIT, "SELECT", "INSERT", "UPDATE", "DELETE"),  # the same
-        _table(TASK_DEFAULTS, "SELECT", "INSERT", "UPDATE"),
-        _table(EARLY_TASKS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
+        *_READ,
+        *(_table(name, "INSERT", "UPDATE", "DELETE") for name in TABLES if name not in _NOT_OF_WORKERS),
         _ALIVE_UNTIL,
         _IN_FLIGHT,
         _COUNT_ATTEMPTS,
@@ -176,14 +159,22 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
 RolesByKind: TypeAlias = Mapping[ProcessKind, Sequence[str]]
 
 
-async def script(conn: psycopg.AsyncConnection[Any], roles: RolesByKind) -> list[Composed]:
-    """The statements, for the tables that this connection sees. The roles need not exist."""
+class Grant(NamedTuple):
+    """One right for one role, and the statement that gives it."""
+
+    right: Right
+    role: str
+    statement: Composed
+
+
+async def script(conn: psycopg.AsyncConnection[Any], roles: RolesByKind) -> list[Grant]:
+    """All of them, for the tables that this connection sees. The roles need not exist."""
     refuse_impossible([role for some in roles.values() for role in some])
     await look(conn)  # it refuses a database without tables
     server = await look_around(conn)
     assert server.schema is not None
     return [
-        _grant(right, role, server.database, server.schema)
+        Grant(right, role, _grant(right, role, server.database, server.schema))
         for kind, some in roles.items()
         for role in some
         for right in RIGHTS[kind]
@@ -208,64 +199,47 @@ async def open_doors(conn: psycopg.AsyncConnection[Any]) -> list[str]:
 
 async def apply(conn: psycopg.AsyncConnection[Any], roles: RolesByKind) -> int:
     """Run the statements in one transaction, and see that they took effect; return how many there were."""
-    statements = await script(conn, roles)
+    grants = await script(conn, roles)
     named = sorted({role for some in roles.values() for role in some})
     async with conn.transaction(), conn.cursor(row_factory=tuple_row) as cursor:
         await cursor.execute(load("schema/known_roles").encode(), {"roles": named})
-        known = {row[0] for row in await cursor.fetchall()}
-        if unknown := [role for role in named if role not in known]:
+        may_enter: dict[str, bool] = dict(await cursor.fetchall())
+        if unknown := [role for role in named if role not in may_enter]:
             create = "; ".join(f"CREATE ROLE {_quoted(role)} LOGIN" for role in unknown)
             raise ConfigurationError(
                 f"there is no role {', '.join(map(repr, unknown))} on this server",
                 code=ErrorCode.CLI_INVALID_ARGS,
                 help_text=f"create it first ({create}), or leave out --apply to get the statements as a script",
             )
-        for statement in statements:
-            await cursor.execute(statement)
-        for kind, some in roles.items():
-            for role in some:
-                if lacking := await missing(conn, [kind], role):
-                    raise SchemaError(
-                        f"the rights of role {role!r} could not be granted",
-                        notes=[f"it still lacks: {grants_of(lacking, role)}"],
-                        help_text="run this as the owner of the tables, the schema and the database",
-                    )
-    return len(statements)
+        await cursor.execute("SET LOCAL client_min_messages = warning")
+        for right, role, statement in grants:
+            with _warnings(conn) as heard:
+                await cursor.execute(statement)
+            # The owner of the tables may own neither the database nor the schema; these may be open already.
+            if heard and not (right.kind in ("DATABASE", "SCHEMA") and may_enter[role]):
+                raise SchemaError(
+                    f"the rights of role {role!r} could not be granted",
+                    notes=[f"the server said: {'; '.join(heard)}"],
+                    help_text="run this as the owner of the tables, the schema and the database",
+                )
+    return len(grants)
 
 
-async def missing(
-    conn: psycopg.AsyncConnection[Any], kinds: Iterable[ProcessKind], role: str | None = None
-) -> list[Right]:
-    """The rights for all this that the role, or the role of this connection, does not have on what exists; one
-    statement. A table that somebody renamed is not a matter of rights: the statements that need it fail and say so."""
-    wanted = list(dict.fromkeys(one for kind in kinds for right in RIGHTS[kind] for one in _single(right)))
-    rows = [
-        {
-            "place": place,
-            "kind": right.kind,
-            "name": right.name,
-            "column": next(iter(right.columns), None),
-            "privilege": right.privileges[0],
-        }
-        for place, right in enumerate(wanted)
-    ]
-    async with conn.cursor(row_factory=tuple_row) as cursor:
-        await cursor.execute(load("schema/missing_rights").encode(), {"rights": to_json(rows).decode(), "role": role})
-        return [wanted[place] for (place,) in await cursor.fetchall()]
+@contextmanager
+def _warnings(conn: psycopg.AsyncConnection[Any]) -> Iterator[list[str]]:
+    """What the server says if it has granted less than the statement names: that is an error only for a role that has
+    no right at all on the object."""
+    heard: list[str] = []
 
+    def hear(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.sqlstate == "01007":  # privilege_not_granted
+            heard.append(notice.message_primary or "")
 
-async def refuse_without_rights(conn: psycopg.AsyncConnection[Any], kinds: Sequence[ProcessKind]) -> None:
-    """Raise if the role of this connection lacks a right that it will need, and name the grant."""
-    if not (lacking := await missing(conn, kinds)):
-        return
-    server = await look_around(conn)
-    wanted = " ".join(f"--{kind} {visible(shlex.quote(server.user))}" for kind in kinds)
-    raise SchemaError(
-        f"the role {server.user!r} lacks rights that a {kinds[0]} needs",
-        notes=[server.place, f"missing: {grants_of(lacking, server.user)}"],
-        help_text=f"let the owner of the tables run: horsies grants {wanted} --apply, with the same app or "
-        "--database-url (without --apply it prints the statements)",
-    )
+    conn.add_notice_handler(hear)
+    try:
+        yield heard
+    finally:
+        conn.remove_notice_handler(hear)
 
 
 def refuse_impossible(roles: Iterable[str]) -> None:
@@ -280,28 +254,6 @@ def refuse_impossible(roles: Iterable[str]) -> None:
         else:
             continue
         raise ConfigurationError(why, code=ErrorCode.CLI_INVALID_ARGS)
-
-
-def grants_of(rights: Sequence[Right], role: str) -> str:
-    """The rights as short grants for a message, columns of a table together."""
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for right in rights:
-        by_privilege = found.setdefault((right.kind, right.name), {})
-        by_privilege.setdefault(right.privileges[0], []).extend(right.columns)
-    parts = []
-    for (kind, name), by_privilege in found.items():
-        what = ", ".join(
-            f"{privilege} ({', '.join(columns)})" if columns else privilege
-            for privilege, columns in by_privilege.items()
-        )
-        parts.append(f"GRANT {what} ON {kind} {name or '(this one)'} TO {_quoted(role)}")
-    return "; ".join(parts)
-
-
-def _single(right: Right) -> Iterator[Right]:
-    for privilege in right.privileges:
-        for column in right.columns or (None,):
-            yield Right(right.kind, right.name, (privilege,), () if column is None else (column,))
 
 
 def _grant(right: Right, role: str, database: str, schema: str) -> Composed:

@@ -2,11 +2,11 @@
 queue at an advisory lock; the second one finds the work done. On a database that is up to date, one statement reads
 ``horsies_meta``. A schema made by newer code is used unchanged, unless it says that this code is too old for it.
 
-``create.py`` makes the tables of a fresh schema; numbered migrations upgrade a schema made by older code.
-``migrations/NNNN_what.sql`` takes the tables from version NNNN-1 to NNNN; 0001 is the first schema, frozen, so that a
-test can run all steps and compare the result with the table models of today. A migration contains only tables: the
-functions and triggers of the current version are installed after the last one. The keys of all advisory locks are
-derived here from purpose strings, so that two uses never collide by accident.
+``create.py`` makes a fresh schema from the table models, which are the one description of the tables; its triggers are
+in ``sql/schema/triggers.sql``. A numbered migration, ``migrations/NNNN_what.sql``, takes the tables and triggers of a
+release from version NNNN-1 to NNNN; there is none before the first release. The functions of the current version are
+installed after the last step. The keys of all advisory locks are derived here from purpose strings, so that two uses
+never collide by accident.
 """
 
 import asyncio
@@ -27,6 +27,11 @@ from horsies.core.db import pooler
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.schema.functions import put_functions
 from horsies.core.sql import load
+
+FIRST_VERSION = 12
+
+"""What the first release creates. Earlier versions were never released, and nothing leads on from them."""
+
 
 SCHEMA_VERSION = 12
 
@@ -253,6 +258,13 @@ def is_settled(recorded: Recorded, notify: str, release: Release = THIS_RELEASE)
             ],
             help_text="upgrade the horsies package here to the version that upgraded the schema",
         )
+    if recorded.version < FIRST_VERSION:
+        raise SchemaError(
+            f"the horsies tables here are of version {recorded.version}, from before the first release",
+            notes=[f"this code uses tables of version {FIRST_VERSION} or later, and has changed nothing"],
+            help_text="let the tasks there end with the code that made the tables; then use an empty database or "
+            "schema (search_path), or drop these tables",
+        )
     if recorded.version > release.version:
         return True  # the schema is newer and compatible: its functions must not be replaced
     return recorded.version == release.version and recorded.notify == notify
@@ -315,6 +327,8 @@ async def _install_once(
             await conn.execute(load("schema/lock").encode())
             await migrate(conn, recorded.version, release.migrations)
         await put_functions(conn, server.schema, mode)
+        if recorded is None:
+            await conn.execute(load("schema/triggers").encode())
         await _record(conn, mode, release)
     changed_from = recorded.notify if recorded is not None and recorded.notify != mode else None
     return InstallReport(release.version, mode, changed_from, created=recorded is None)
@@ -340,7 +354,6 @@ async def _create(conn: psycopg.AsyncConnection[Any], server: Server) -> None:
                 help_text="use another database or a separate schema (search_path), or rename the table",
             )
     await create_tables(conn, frozenset(columns))
-    await conn.execute(load("schema/unchecked_keys").encode())
 
 
 async def _rows(conn: psycopg.AsyncConnection[Any], statement: str) -> list[tuple[Any, ...]]:
@@ -391,18 +404,17 @@ def migrations(directory: Path = MIGRATIONS) -> list[Migration]:
         Migration(int(path.stem.partition("_")[0]), path.stem, path.read_text(encoding="utf-8"))
         for path in sorted(directory.glob("[0-9][0-9][0-9][0-9]_*.sql"))
     ]
-    if [step.version for step in found] != list(range(1, len(found) + 1)):
-        raise ValueError(f"migrations must be numbered 1, 2, 3, …: {', '.join(step.name for step in found)}")
+    first = FIRST_VERSION + 1
+    if [step.version for step in found] != list(range(first, first + len(found))):
+        raise ValueError(f"migrations must be numbered from {first}: {', '.join(step.name for step in found)}")
     return found
 
 
 async def migrate(conn: psycopg.AsyncConnection, current: int, directory: Path = MIGRATIONS) -> None:
-    """Run the steps after `current`, and whatever this server can do that another cannot, inside the caller's
-    transaction."""
+    """Run the steps after `current` inside the caller's transaction."""
     for step in migrations(directory):
         if step.version > current:
             await conn.execute(step.sql.encode())
-    await conn.execute(load("schema/unchecked_keys").encode())
 
 
 def lock_key(purpose: str) -> int:

@@ -2,7 +2,7 @@
 the database refuses whatever is written about them. Such a task is set aside: it is FAILED with `ROW_SET_ASIDE` and the
 reason (L-19a), so that it never holds up another.
 
-The constraints refuse such values; but a row may be older than these, or somebody may have dropped them. Nothing is
+The constraints refuse such values; but somebody may have dropped them. Nothing is
 checked on the way of healthy tasks. The search begins when a statement that chooses its own rows has failed.
 
 A workflow is never set aside: its row and those of its nodes are mended when a step for it is refused, and it goes on.

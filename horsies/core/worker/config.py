@@ -31,7 +31,6 @@ from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import Delay, Duration, WorkerRecoveryConfig
 from horsies.core.recovery.dead_workers import process_start
 from horsies.core.scheduler.payloads import require_schedule
-from horsies.core.schema.grants import ProcessKind
 from horsies.core.schema.install import lock_key, worker_purpose
 from horsies.core.store.names import Known
 from horsies.core.tasks.catalogue import NOTHING, Catalogue
@@ -159,11 +158,6 @@ class Plan:
         )
         recovery = config.recovery_for(app.config.worker_recovery)
         return cls(app, config, processes, postgres, _limits(app, config), recovery, spec)
-
-    @property
-    def needs(self) -> list[ProcessKind]:
-        """The rights that its role must have."""
-        return [ProcessKind.WORKER, *([ProcessKind.SCHEDULER] if self.config.with_scheduler else [])]
 
     @property
     def lease(self) -> timedelta:

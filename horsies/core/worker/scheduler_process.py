@@ -14,11 +14,11 @@ from time import monotonic
 
 from horsies.core import errors, loop
 from horsies.core.app import Horsies
-from horsies.core.db import AWAY, BY_INDEX, make_pool
+from horsies.core.db import AWAY, BY_INDEX, describe, is_not_permitted, make_pool
 from horsies.core.models.app import AppConfig
 from horsies.core.monitoring import http, metrics, snapshot
 from horsies.core.scheduler import payloads, service
-from horsies.core.schema.grants import ProcessKind
+from horsies.core.schema.install import SchemaError
 from horsies.core.text import counted
 from horsies.core.worker import fence, startup
 
@@ -83,6 +83,8 @@ class SchedulerProcess:
             try:
                 pause = await self.scheduler.step()
             except AWAY as problem:
+                if is_not_permitted(problem) and self.scheduler.last_check is None:
+                    raise SchemaError(describe(problem)) from problem
                 pause = patience.failed(problem)
             else:
                 patience.succeeded()
@@ -90,7 +92,7 @@ class SchedulerProcess:
                 await asyncio.wait_for(self._stop.wait(), pause)
 
     async def _install_schema(self) -> None:
-        await startup.install_schema(self._app.config.broker, [ProcessKind.SCHEDULER])
+        await startup.install_schema(self._app.config.broker)
 
 
 @asynccontextmanager

@@ -41,7 +41,6 @@ from horsies.core.worker.startup import (
     ConnectionPools,
     LooksChoice,
     Persistence,
-    add_limits,
     install_schema,
     warn_without_session,
 )
@@ -69,7 +68,6 @@ class Worker:
         self.me = identify()
         self._stop, self._force, self._on_ready = asyncio.Event(), asyncio.Event(), on_ready
         self._services: set[asyncio.Task[None]] = set()
-        self._upgrade: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._is_cut_off = self._is_winding_down = self._is_told_to_stop = False
 
@@ -318,12 +316,8 @@ class Worker:
         warn_without_session(self.plan)
 
     async def _install_schema(self, app_is_checked: asyncio.Task[None]) -> None:
-        self._claimer.mark.notify, has_all_limits = await install_schema(
-            self.plan.postgres, self.plan.needs, partial(asyncio.shield, app_is_checked)
-        )
+        self._claimer.mark.notify = await install_schema(self.plan.postgres, partial(asyncio.shield, app_is_checked))
         log.debug("schema checked")
-        if not has_all_limits:
-            self._upgrade = asyncio.create_task(add_limits(self.plan.postgres))
 
     # Serving
 
@@ -386,7 +380,7 @@ class Worker:
         """End children and services, delete the worker's row as the last step (W-53), and close the connections."""
         await self._hooks.close()
         await self._children.close()
-        await cancel_all((*self._services, *filter(None, [self._upgrade])))
+        await cancel_all(self._services)
         await self._notes.flush()
         await self._statistics.close()
         await sign_off(self._claimer, self._heartbeats, may_retry=not isinstance(self._failure, DatabaseGone))

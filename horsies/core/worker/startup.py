@@ -10,7 +10,7 @@ connections are allowed, they share. The order of the start is in `service.py`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
@@ -23,14 +23,13 @@ from horsies.core.db import (
     connect,
     describe,
     hint_for,
+    is_not_permitted,
     make_pool,
     without_session,
 )
 from horsies.core.loop import Patience
 from horsies.core.models import broker, recovery
-from horsies.core.schema import limits
-from horsies.core.schema.grants import ProcessKind, refuse_without_rights
-from horsies.core.schema.install import install
+from horsies.core.schema.install import SchemaError, install
 from horsies.core.worker.config import Plan
 from horsies.core.worker.fence import Pulse
 
@@ -104,37 +103,18 @@ class LooksChoice:
 
 async def install_schema(
     postgres: broker.PostgresConfig,
-    needs: Sequence[ProcessKind],
     before_change: Callable[[], Awaitable[None]] | None = None,
-) -> tuple[str, bool]:
+) -> str:
     """Create or upgrade the tables, after `before_change` has returned, or find them as they should be. Return the
-    notify mode that is recorded in the end (D-60), and whether the limits of the tables are complete (D-14). A role
-    that lacks a right is refused here, before a task is claimed whose end it could not write (O-20)."""
+    notify mode that is recorded in the end (D-60)."""
     conn = await connect(postgres, session=True, name="horsies schema")
     try:
         report = await install(conn, notify=postgres.notify, change_notify=True, before_change=before_change)
-        await refuse_without_rights(conn, needs)
-        is_complete = await limits.are_complete(conn)
     finally:
         await conn.close()
     if report.notify_changed_from is not None:
         log.warning("notify mode of the database changed from %s to %s", report.notify_changed_from, report.notify)
-    return report.notify, is_complete
-
-
-async def add_limits(postgres: broker.PostgresConfig) -> None:
-    """Complete the limits of an older installation (D-14), beside the work: this may read whole tables. If the database
-    goes away meanwhile, the next worker does it."""
-    with contextlib.suppress(*AWAY):
-        conn = await connect(postgres, session=True, name="horsies schema")
-        try:
-            report = await limits.ensure_limits(conn)
-        finally:
-            await conn.close()
-        if report.violated:
-            log.warning("%s", limits.about_violations(report))
-        if report.left:
-            log.info("the limits of %s were not added: the tables are busy, or not ours", ", ".join(report.left))
+    return report.notify
 
 
 def warn_without_session(plan: Plan) -> None:
@@ -145,8 +125,8 @@ def warn_without_session(plan: Plan) -> None:
 
 
 class Persistence:
-    """Tries until it succeeds or the worker is told to stop. A worker that had to wait for its database counts as
-    having lost it (R-23), because the other workers must come back as well."""
+    """Tries until it succeeds or the worker is told to stop; a missing right ends it (O-20). A worker that had to wait
+    for its database counts as having lost it (R-23), because the other workers must come back as well."""
 
     def __init__(self, config: recovery.WorkerResilienceConfig, stop: asyncio.Event, pulse: Pulse) -> None:
         self._config = config
@@ -161,6 +141,8 @@ class Persistence:
                 await step()
                 return
             except AWAY as problem:
+                if is_not_permitted(problem):  # only somebody else can change that
+                    raise SchemaError(describe(problem)) from problem
                 self._pulse.failed()
                 pause = patience.failed(problem)
                 if hint is None and (hint := hint_for(describe(problem))) is not None:

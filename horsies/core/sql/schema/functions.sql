@@ -24,7 +24,7 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- For the mode when_waiting. The marks for a queue are those of workers of schema version 4 and older, and of others' programs.
+-- For the mode when_waiting. The marks for a queue are those of others' programs.
 CREATE OR REPLACE FUNCTION horsies_ring_for_queue(queue text, tasks bigint, task_id text, giver text)
 RETURNS void AS $$
 BEGIN
@@ -33,14 +33,6 @@ BEGIN
         PERFORM pg_notify('task_queue_' || queue, task_id);
     END IF;
     PERFORM horsies_wake_workers(queue, tasks, giver, task_id);
-END;
-$$ LANGUAGE plpgsql;
-
--- What code of schema version 4 and older calls; the notify mode has the function with three arguments.
-CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text)
-RETURNS void AS $$
-BEGIN
-    PERFORM horsies_ring(queue, task_id, NULL::text);
 END;
 $$ LANGUAGE plpgsql;
 
@@ -207,17 +199,16 @@ $$ LANGUAGE plpgsql IMMUTABLE;
 -- A send that may reuse its key takes it from a task that ended without success, and then finds nothing in its way. Two such
 -- sends wait for each other at the row, and the second finds the task that the first has written.
 -- What an early task will get is not known yet (D-59c): only its arguments tell it from another send.
--- Every operand has the exact type of its operator: another one, which somebody might define, cannot fit better.
 CREATE OR REPLACE FUNCTION horsies_find_sent(sends json)
 RETURNS TABLE (place int, same_id boolean, task_id text, same_payload boolean, differing text) AS $$
 #variable_conflict use_column
 DECLARE
     -- Inside this function, current_user is its owner. After SET ROLE, the setting has the role of the caller.
-    role text := current_setting('role'::text);
-    caller name := CASE WHEN role = 'none'::text THEN session_user ELSE role::name END;
+    role text := current_setting('role');
+    caller name := CASE WHEN role = 'none' THEN session_user ELSE role::name END;
 BEGIN
     IF NOT has_any_column_privilege(
-        caller, (SELECT y.typrelid FROM pg_type y WHERE y.oid = pg_typeof(NULL::horsies_tasks)::oid), 'INSERT'::text) THEN
+        caller, (SELECT y.typrelid FROM pg_type y WHERE y.oid = pg_typeof(NULL::horsies_tasks)::oid), 'INSERT') THEN
         RAISE insufficient_privilege USING MESSAGE = 'permission denied for table horsies_tasks';
     END IF;
     IF EXISTS (SELECT FROM json_to_recordset(sends) AS w(reuse boolean) WHERE w.reuse) THEN
@@ -225,8 +216,8 @@ BEGIN
         FROM (
             SELECT o.id FROM horsies_tasks o
             JOIN json_to_recordset(sends) AS w(id text, task_name text, idempotency_key text, reuse boolean)
-              ON o.task_name::text = w.task_name AND o.idempotency_key::text = w.idempotency_key AND o.id::text <> w.id
-            WHERE w.reuse AND o.status::text IN ('FAILED'::text, 'EXPIRED'::text, 'CANCELLED'::text)
+              ON o.task_name = w.task_name AND o.idempotency_key = w.idempotency_key AND o.id <> w.id
+            WHERE w.reuse AND o.status IN ('FAILED', 'EXPIRED', 'CANCELLED')
             ORDER BY o.id FOR NO KEY UPDATE OF o
         ) freed
         WHERE t.id = freed.id;
@@ -234,27 +225,26 @@ BEGIN
     RETURN QUERY
     SELECT f.place, f.same_id, f.id, f.sent_sha IS NOT DISTINCT FROM f.enqueue_sha,
         CASE WHEN NOT f.same_id THEN rtrim(
-            CASE WHEN f.sent_queue <> f.queue_name AND NOT f.is_early THEN 'queue,'::text ELSE ''::text END
-            || CASE WHEN f.sent_priority <> f.priority AND NOT f.is_early THEN 'priority,'::text ELSE ''::text END
+            CASE WHEN f.sent_queue <> f.queue_name AND NOT f.is_early THEN 'queue,' ELSE '' END
+            || CASE WHEN f.sent_priority <> f.priority AND NOT f.is_early THEN 'priority,' ELSE '' END
             || CASE WHEN horsies_same_json(f.sent_args, f.args, '[]'::text, NULL::text)
                      AND horsies_same_json(f.sent_kwargs, f.kwargs, '{}'::text, NULL::text)
-               THEN ''::text ELSE 'arguments,'::text END
+               THEN '' ELSE 'arguments,' END
             || CASE WHEN f.is_early OR horsies_same_json(f.sent_options, f.task_options, '{}'::text, 'trace'::text)
-               THEN ''::text ELSE 'options,'::text END
+               THEN '' ELSE 'options,' END
             || CASE WHEN f.is_early OR horsies_same_json(f.sent_flags, f.flags::text, '{}'::text, NULL::text)
-               THEN ''::text ELSE 'flags,'::text END,
-            ','::text) END
+               THEN '' ELSE 'flags,' END,
+            ',') END
     FROM (
-        SELECT DISTINCT ON (w.place) w.place, w.id = t.id::text AS same_id, t.id::text AS id,
-            t.enqueue_sha::text AS enqueue_sha, t.queue_name::text AS queue_name, t.priority, t.args, t.kwargs,
-            t.task_options, t.flags, t.queue_name::text = '(early)'::text AS is_early, w.sent_sha, w.sent_queue, w.sent_priority, w.sent_args, w.sent_kwargs, w.sent_options,
-            w.sent_flags
+        SELECT DISTINCT ON (w.place) w.place, w.id = t.id AS same_id, t.id::text AS id, t.enqueue_sha, t.queue_name, t.priority,
+            t.args, t.kwargs, t.task_options, t.flags, t.queue_name = '(early)' AS is_early, w.sent_sha, w.sent_queue,
+            w.sent_priority, w.sent_args, w.sent_kwargs, w.sent_options, w.sent_flags
         FROM json_to_recordset(sends) AS w(place int, id text, task_name text, idempotency_key text, sent_sha text,
             sent_queue text, sent_priority int, sent_args text, sent_kwargs text, sent_options text, sent_flags text)
         CROSS JOIN LATERAL (
-            SELECT * FROM horsies_tasks WHERE id::text = w.id
+            SELECT * FROM horsies_tasks WHERE id = w.id
             UNION ALL
-            SELECT * FROM horsies_tasks WHERE task_name::text = w.task_name AND idempotency_key::text = w.idempotency_key
+            SELECT * FROM horsies_tasks WHERE task_name = w.task_name AND idempotency_key = w.idempotency_key
         ) t
         ORDER BY w.place, same_id DESC
     ) f;

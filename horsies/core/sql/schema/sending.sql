@@ -1,6 +1,7 @@
 -- The door for other languages (X-40): horsies_send and horsies_result. Both run with the rights of their owner, so that a role needs
--- only the right to call them, and find nothing but pg_catalog (schema/functions.py). Operands have the exact types of their
--- operators besides. The columns that horsies_send writes are those of tasks/insert.sql, and `sent_by`.
+-- only the right to call them, and find nothing but pg_catalog (schema/functions.py). The columns that horsies_send writes are those
+-- of tasks/insert.sql, and `sent_by`. Only arguments of functions of ours have exact types: somebody's own function beside one cannot
+-- fit better then.
 
 -- Sends a task and returns its id. What is not given comes from what a worker has published about the name (D-59b). If nobody has, the
 -- task waits in the queue '(early)', which no worker serves, until somebody does (D-59c). The id is a UUID of version 7, as Python
@@ -20,19 +21,20 @@ DECLARE
     importance integer := horsies_send.priority;
     deadline timestamptz := horsies_send.good_until;
     -- Inside this function, current_user is its owner. After SET ROLE, the setting has the role of the caller.
-    role text COLLATE "default" := current_setting('role'::text);
-    caller text COLLATE "default" := CASE WHEN role = 'none'::text THEN session_user::text ELSE role END;
+    role text COLLATE "default" := current_setting('role');
+    caller text COLLATE "default" := CASE WHEN role = 'none' THEN session_user::text ELSE role END;
     -- Not now(): the transaction may have begun long ago, and one statement may send for minutes.
     sent timestamptz := clock_timestamp();
     due timestamptz := sent;
-    micros bigint := (extract(epoch FROM sent)::float8 * 1000000::float8)::bigint;
-    millis text COLLATE "default" := lpad(to_hex(micros / 1000::bigint), 12, '0'::text);
-    id text COLLATE "default" := substr(millis, 1, 8) || '-'::text || substr(millis, 9, 4) || '-7'::text
-        || lpad(to_hex((micros % 1000::bigint) * 4096::bigint / 1000::bigint), 3, '0'::text)
-        || '-'::text || substr(gen_random_uuid()::text, 20);
+    micros bigint := (extract(epoch FROM sent)::float8 * 1000000)::bigint;
+    millis text COLLATE "default" := lpad(to_hex(micros / 1000), 12, '0');
+    id text COLLATE "default" := substr(millis, 1, 8) || '-' || substr(millis, 9, 4) || '-7'
+        || lpad(to_hex((micros % 1000) * 4096 / 1000), 3, '0')
+        || '-' || substr(gen_random_uuid()::text, 20);
     known horsies_task_defaults;
     is_early boolean;
     is_list boolean;
+    refusal text[];  -- a message and a hint
     args text COLLATE "default";
     kwargs text COLLATE "default";
     wait numeric;  -- as text, this does not depend on extra_float_digits
@@ -40,68 +42,60 @@ DECLARE
     stored record;
     differing text COLLATE "default";
 BEGIN
-    IF name IS NULL OR char_length(name) NOT BETWEEN 1 AND 255 OR name ~ E'[\\x01-\\x1f\\x7f-\\x9f\\u2028\\u2029]'::text THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'task_name must have 1 to 255 printable characters',
-            DETAIL = 'VALIDATION_FAILED', HINT = 'horsies_send(''mail.send'', ''{"to": "a@b"}''::jsonb)';
-    ELSIF arguments IS NULL OR jsonb_typeof(arguments) NOT IN ('object'::text, 'array'::text) THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', DETAIL = 'VALIDATION_FAILED',
-            MESSAGE = pg_catalog.format('the arguments of task %L must be a JSON object or array, not %s'::text, name,
-                             COALESCE(jsonb_typeof(arguments), 'NULL'::text)),
-            HINT = 'an object has the arguments by name, an array has them by position; {} means that there are none';
-    ELSIF importance IS NOT NULL AND importance NOT BETWEEN 1 AND 100 THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', DETAIL = 'VALIDATION_FAILED',
-            MESSAGE = pg_catalog.format('the priority of task %L must be from 1 (served first) to 100, not %s'::text, name, importance::text);
-    -- First as it is written, for it may be infinite; then by the calendar, in which months have other lengths.
-    ELSIF delay IS NOT NULL AND (delay < '0'::interval OR delay > '3650 days'::interval
-            OR sent + delay < sent OR sent + delay > sent + '3650 days'::interval) THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', DETAIL = 'VALIDATION_FAILED',
-            MESSAGE = pg_catalog.format('the delay of task %L must be from 0 to 3650 days, not %s'::text, name, delay::text);
-    ELSIF deadline IS NOT NULL AND (NOT isfinite(deadline) OR deadline >= '10000-01-01Z'::timestamptz) THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', DETAIL = 'VALIDATION_FAILED',
-            MESSAGE = pg_catalog.format('good_until of task %L must be a time before the year 10000, not %s'::text, name, deadline::text),
-            HINT = 'leave it out if the task has no deadline';
-    ELSIF key IS NOT NULL AND char_length(key) NOT BETWEEN 1 AND 255 THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', DETAIL = 'VALIDATION_FAILED',
-            MESSAGE = pg_catalog.format('the idempotency_key of task %L must have 1 to 255 characters, not %s'::text, name,
-                             char_length(key)::text);
-    ELSIF queue IS NOT NULL AND queue !~ '^[A-Za-z0-9_.-]{1,52}$'::text THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', DETAIL = 'VALIDATION_FAILED',
-            MESSAGE = pg_catalog.format('there is no queue %L: a name has 1 to 52 letters, digits, "_", "." and "-"'::text, left(queue, 100));
-    ELSIF deadline <= sent AND NOT (key IS NOT NULL AND EXISTS (
-            SELECT FROM horsies_tasks t WHERE t.task_name::text = name AND t.idempotency_key::text = key)) THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', DETAIL = 'VALIDATION_FAILED',
-            MESSAGE = pg_catalog.format('good_until of task %L has passed: %s'::text, name, deadline::text),
-            HINT = 'a task is not started after its good_until';
-    END IF;
-
-    SELECT d.* INTO known FROM horsies_task_defaults d WHERE d.task_name::text = name;
+    SELECT d.* INTO known FROM horsies_task_defaults d WHERE d.task_name = name;
     is_early := NOT FOUND;
-    IF NOT is_early AND queue IS NOT NULL AND NOT known.queues ? queue THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', DETAIL = 'VALIDATION_FAILED',
-            MESSAGE = pg_catalog.format('there is no queue %L for task %L'::text, queue, name),
-            HINT = pg_catalog.format('its app has the queues %s'::text,
-                          (SELECT string_agg(quote_literal(q.n), ', '::text ORDER BY q.n) FROM jsonb_object_keys(known.queues) AS q(n)));
+    refusal := CASE
+        WHEN name IS NULL OR char_length(name) NOT BETWEEN 1 AND 255 OR name ~ E'[\\x01-\\x1f\\x7f-\\x9f\\u2028\\u2029]' THEN ARRAY[
+            'task_name must have 1 to 255 printable characters', 'horsies_send(''mail.send'', ''{"to": "a@b"}''::jsonb)']
+        WHEN arguments IS NULL OR jsonb_typeof(arguments) NOT IN ('object', 'array') THEN ARRAY[
+            format('the arguments of task %L must be a JSON object or array, not %s', name, COALESCE(jsonb_typeof(arguments), 'NULL')),
+            'an object has the arguments by name, an array has them by position; {} means that there are none']
+        WHEN importance NOT BETWEEN 1 AND 100 THEN ARRAY[
+            format('the priority of task %L must be from 1 (served first) to 100, not %s', name, importance),
+            'leave it out for that of the task']
+        -- First as it is written, for it may be infinite; then by the calendar, in which months have other lengths.
+        WHEN delay < '0' OR delay > '3650 days' OR sent + delay < sent OR sent + delay > sent + interval '3650 days' THEN ARRAY[
+            format('the delay of task %L must be from 0 to 3650 days, not %s', name, delay),
+            'leave it out to run the task as soon as possible']
+        WHEN NOT isfinite(deadline) OR deadline >= '10000-01-01Z' THEN ARRAY[
+            format('good_until of task %L must be a time before the year 10000, not %s', name, deadline),
+            'leave it out if the task has no deadline']
+        WHEN char_length(key) NOT BETWEEN 1 AND 255 THEN ARRAY[
+            format('the idempotency_key of task %L must have 1 to 255 characters, not %s', name, char_length(key)),
+            'leave it out if each call is a send of its own']
+        WHEN queue !~ '^[A-Za-z0-9_.-]{1,52}$' THEN ARRAY[
+            format('there is no queue %L: a name has 1 to 52 letters, digits, "_", "." and "-"', left(queue, 100)),
+            'leave it out for the queue of the task']
+        WHEN deadline <= sent AND NOT EXISTS (
+                SELECT FROM horsies_tasks t WHERE t.task_name = name AND t.idempotency_key = key) THEN ARRAY[
+            format('good_until of task %L has passed: %s', name, deadline), 'a task is not started after its good_until']
+        WHEN NOT known.queues ? queue THEN ARRAY[
+            format('there is no queue %L for task %L', queue, name),
+            format('its app has the queues %s', (SELECT string_agg(quote_literal(q.n), ', ' ORDER BY q.n)
+                                                 FROM jsonb_object_keys(known.queues) AS q(n)))]
+    END;
+    IF refusal IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', DETAIL = 'VALIDATION_FAILED', MESSAGE = refusal[1], HINT = refusal[2];
     END IF;
 
-    is_list := jsonb_typeof(arguments) = 'array'::text;
+    is_list := jsonb_typeof(arguments) = 'array';
     IF arguments NOT IN ('{}'::jsonb, '[]'::jsonb) THEN
         args := CASE WHEN is_list THEN arguments::text END;
         kwargs := CASE WHEN NOT is_list THEN arguments::text END;
     END IF;
     IF known.reject_bytes IS NOT NULL AND octet_length(COALESCE(args, kwargs)) > known.reject_bytes THEN
         RAISE EXCEPTION USING ERRCODE = '54000', DETAIL = 'PAYLOAD_TOO_LARGE',
-            MESSAGE = pg_catalog.format('the arguments of task %L have %s bytes, more than the %s that PayloadPolicy.reject_bytes allows'::text,
-                             name, octet_length(COALESCE(args, kwargs))::text, known.reject_bytes::text),
+            MESSAGE = format('the arguments of task %L have %s bytes, more than the %s that PayloadPolicy.reject_bytes allows',
+                             name, octet_length(COALESCE(args, kwargs)), known.reject_bytes),
             HINT = 'store the data elsewhere and send a reference to it';
     END IF;
     IF delay IS NOT NULL THEN
         due := sent + delay;
         wait := trim_scale(extract(epoch FROM due - sent)::numeric);
         -- As Python writes it.
-        seconds := CASE WHEN wait > 0::numeric AND wait < 0.00001 THEN trim_scale(wait * 1000000::numeric)::text || 'e-6'::text
-                        ELSE wait::text END;
+        seconds := CASE WHEN wait > 0 AND wait < 0.00001 THEN trim_scale(wait * 1000000) || 'e-6' ELSE wait::text END;
     END IF;
-    known.queue_name := CASE WHEN is_early THEN '(early)'::text ELSE COALESCE(queue, known.queue_name::text) END;
+    known.queue_name := CASE WHEN is_early THEN '(early)' ELSE COALESCE(queue, known.queue_name) END;
     known.priority := COALESCE(importance, (known.queues ->> queue)::integer, known.priority, 100);
 
     FOR attempt IN 1 .. 3 LOOP
@@ -111,20 +105,20 @@ BEGIN
             COALESCE(known.max_retries, 0), known.task_options,
             -- The fingerprint of Python's `enqueue_sha`: compact JSON, the names in alphabetical order.
             encode(sha256(convert_to(
-                '{"args_json":'::text || COALESCE(pg_catalog.to_json(args)::text, 'null'::text)
-                || ',"enqueue_delay_seconds":'::text || COALESCE(seconds, 'null'::text)
-                || ',"flags_json":'::text || COALESCE(pg_catalog.to_json(known.flags)::text, 'null'::text)
-                || ',"good_until":'::text || COALESCE(pg_catalog.to_json(to_char(deadline AT TIME ZONE 'UTC'::text,
-                       'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'::text))::text, 'null'::text)
-                || ',"idempotency_key":'::text || COALESCE(pg_catalog.to_json(key)::text, 'null'::text)
-                || ',"kwargs_json":'::text || COALESCE(pg_catalog.to_json(kwargs)::text, 'null'::text)
-                || ',"priority":'::text || known.priority::text
-                || ',"queue_name":'::text || pg_catalog.to_json(known.queue_name::text)::text
-                || ',"sent_at":'::text || pg_catalog.to_json(to_char(sent AT TIME ZONE 'UTC'::text,
-                       'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'::text))::text
-                || ',"task_name":'::text || pg_catalog.to_json(name)::text
-                || ',"task_options":'::text || COALESCE(pg_catalog.to_json(known.task_options)::text, 'null'::text) || '}'::text,
-                'UTF8'::name)), 'hex'::text),
+                '{"args_json":' || COALESCE(to_json(args)::text, 'null')
+                || ',"enqueue_delay_seconds":' || COALESCE(seconds, 'null')
+                || ',"flags_json":' || COALESCE(to_json(known.flags)::text, 'null')
+                || ',"good_until":' || COALESCE(to_json(to_char(deadline AT TIME ZONE 'UTC',
+                       'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'))::text, 'null')
+                || ',"idempotency_key":' || COALESCE(to_json(key)::text, 'null')
+                || ',"kwargs_json":' || COALESCE(to_json(kwargs)::text, 'null')
+                || ',"priority":' || known.priority
+                || ',"queue_name":' || to_json(known.queue_name)::text
+                || ',"sent_at":' || to_json(to_char(sent AT TIME ZONE 'UTC',
+                       'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'))::text
+                || ',"task_name":' || to_json(name)::text
+                || ',"task_options":' || COALESCE(to_json(known.task_options)::text, 'null') || '}',
+                'UTF8')), 'hex'),
             COALESCE(known.flags::jsonb, '{}'::jsonb), key, NULL, caller)
         ON CONFLICT DO NOTHING;
         IF FOUND THEN
@@ -133,23 +127,23 @@ BEGIN
             END IF;
             RETURN id;
         END IF;
-        SELECT t.id::text AS id, t.queue_name::text AS queue_name, t.priority, t.args, t.kwargs
-        INTO stored FROM horsies_tasks t WHERE t.task_name::text = name AND t.idempotency_key::text = key;
+        SELECT t.id, t.queue_name, t.priority, t.args, t.kwargs
+        INTO stored FROM horsies_tasks t WHERE t.task_name = name AND t.idempotency_key = key;
         IF FOUND THEN
             -- Only what this caller has said can tell it from another send: queue, priority, options and flags that were published may
             -- have changed since, and a deployment must not fail the transaction of somebody who repeats his send. What an early task
             -- will get is not known yet.
-            is_early := is_early OR stored.queue_name = '(early)'::text;
-            differing := pg_catalog.concat_ws(', '::text,
-                CASE WHEN NOT is_early AND stored.queue_name <> queue THEN 'queue'::text END,
-                CASE WHEN NOT is_early AND stored.priority <> importance THEN 'priority'::text END,
+            is_early := is_early OR stored.queue_name = '(early)';
+            differing := concat_ws(', ',
+                CASE WHEN NOT is_early AND stored.queue_name <> queue THEN 'queue' END,
+                CASE WHEN NOT is_early AND stored.priority <> importance THEN 'priority' END,
                 CASE WHEN NOT (horsies_same_json(args, stored.args, '[]'::text, NULL::text)
-                               AND horsies_same_json(kwargs, stored.kwargs, '{}'::text, NULL::text)) THEN 'arguments'::text END);
-            IF differing = ''::text THEN
+                               AND horsies_same_json(kwargs, stored.kwargs, '{}'::text, NULL::text)) THEN 'arguments' END);
+            IF differing = '' THEN
                 RETURN stored.id;
             END IF;
             RAISE EXCEPTION USING ERRCODE = 'TQ001', DETAIL = 'PAYLOAD_MISMATCH',
-                MESSAGE = pg_catalog.format('idempotency key %L of task %L belongs to task %s, sent with other %s'::text, key, name, stored.id,
+                MESSAGE = format('idempotency key %L of task %L belongs to task %s, sent with other %s', key, name, stored.id,
                                  differing),
                 HINT = 'one key stands for one send; use another key for another';
         END IF;
@@ -169,17 +163,16 @@ RETURNS TABLE (task_id text, task_name text, status text, is_terminal boolean, v
 DECLARE
     -- Not in a collation of the caller: in that all texts might be equal, ids and roles among them.
     wanted text COLLATE "default" := horsies_result.id;
-    role text COLLATE "default" := current_setting('role'::text);
-    caller name COLLATE "default" := CASE WHEN role = 'none'::text THEN session_user ELSE role::name END;
+    role text COLLATE "default" := current_setting('role');
+    caller name COLLATE "default" := CASE WHEN role = 'none' THEN session_user ELSE role::name END;
     it record;
 BEGIN
-    SELECT t.id::text AS id, t.task_name::text AS task_name, t.status::text AS status, t.result, t.error_code, t.failed_reason,
-        t.retry_count, t.started_at, t.ended_at
+    SELECT t.id, t.task_name, t.status, t.result, t.error_code, t.failed_reason, t.retry_count, t.started_at, t.ended_at
     INTO it FROM horsies_tasks t
-    WHERE t.id::text = wanted AND (
-        t.sent_by::text = caller::text
-        OR has_column_privilege(caller, t.tableoid, 'result'::text, 'SELECT'::text)
-        OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname::text = t.sent_by::text AND pg_has_role(caller, r.oid, 'MEMBER'::text)));
+    WHERE t.id = wanted AND (
+        t.sent_by = caller::text
+        OR has_column_privilege(caller, t.tableoid, 'result', 'SELECT')
+        OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = t.sent_by AND pg_has_role(caller, r.oid, 'MEMBER')));
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -189,15 +182,15 @@ BEGIN
     is_terminal := it.ended_at IS NOT NULL;
     attempts := it.retry_count + (it.started_at IS NOT NULL)::integer;
     ended_at := it.ended_at;
-    error_code := CASE WHEN is_terminal AND status <> 'COMPLETED'::text THEN it.error_code END;
+    error_code := CASE WHEN is_terminal AND status <> 'COMPLETED' THEN it.error_code END;
     BEGIN
-        IF status = 'COMPLETED'::text THEN
-            value := it.result::json -> 'ok'::text;
+        IF status = 'COMPLETED' THEN
+            value := it.result::json -> 'ok';
         ELSIF is_terminal THEN
-            error_message := COALESCE(it.result::json -> 'err'::text ->> 'message'::text, it.failed_reason);
+            error_message := COALESCE(it.result::json -> 'err' ->> 'message', it.failed_reason);
         END IF;
     EXCEPTION WHEN data_exception THEN  -- a text with the character NUL, which the server reads nowhere
-        error_message := 'the server cannot read this result: it is in horsies_tasks.result'::text;
+        error_message := 'the server cannot read this result: it is in horsies_tasks.result';
     END;
     RETURN NEXT;
 END;

@@ -1,2 +1,0 @@
--- No table changes. Functions are installed after the last migration; this version adds horsies_find_sent, by which a role
--- that may send recognises a repeated send without a right to read tasks (O-20).
