@@ -24,13 +24,12 @@ from horsies.web.config import LOOPBACK_NAMES
 def run(options: WebOptions) -> int:
     """Serve until a signal comes. Mistakes are found before anything is opened."""
     say_ready = ready_signal()
-    given = None if options.listening_on is None else server.inherited(options.listening_on)
-    addresses = server.addresses_of(options.host) if given is None else [server.address_of(given)]
+    addresses = server.addresses_of(options.host)
     _refuse_open_door(options, is_private=server.are_loopback(addresses))
     policy = _policy(options)
     app = create_monitoring_app(_source(options), auth_policy=policy, config=config_of(options))
     logs.configure()
-    sockets = server.listen(options.host, addresses, options.port) if given is None else [given]
+    sockets = server.listen(options.host, addresses, options.port)
     url = server.url_of(options.host, sockets)
 
     def on_ready() -> None:

@@ -27,8 +27,7 @@ from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.worker import launcher, service
 from horsies.core.worker.config import MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
 from horsies.core.worker.in_hand import MAX_HELD_BYTES
-from horsies.dev.program import ready_signal
-from horsies.dev.reports import Reports
+from horsies.dev.program import READY_VARIABLE, ready_signal
 
 if TYPE_CHECKING:
     from horsies.core.worker.scheduler_process import SchedulerProcess
@@ -131,7 +130,11 @@ def worker(
     ] = False,
     reload_dir: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIRECTORY", help="With --reload: watch this one too; can be given several times."),
+        typer.Option(
+            metavar="DIRECTORY",
+            resolve_path=True,
+            help="With --reload: watch this one too; can be given several times.",
+        ),
     ] = None,
     reload_include: Annotated[
         list[str] | None,
@@ -145,12 +148,11 @@ def worker(
     interrupts running tasks. Durations D are seconds, or a number with s, m or h: 300, 30s, 5m, 2h.
     """
     logs.configure(loglevel, log_format)
-    reports = Reports.of(os.environ)
+    is_watched = READY_VARIABLE in os.environ  # by `reloading`
     say_ready = ready_signal()
-    if reload and not reports.is_wanted:
+    if reload and not is_watched:
         return reloading.run(
             context.obj.words,
-            module,
             directories=reload_dir or (),
             patterns=reload_include or (),
             overlap=not metrics_port,
@@ -163,7 +165,6 @@ def worker(
         if metrics_port is not None:
             refuse_without_metrics()
         app = locate.load_app(module)
-        reports.loaded(app)
         chosen = database.choose(database_url, app.config.broker)
         config = WorkerConfig(
             app_locator=module,
@@ -192,12 +193,7 @@ def worker(
                 recovery_delay=recovery_delay,
             ),
         )
-
-        def on_ready() -> None:
-            reports.ready()
-            say_ready()
-
-        return serve(app, config, chosen, on_ready, forked)
+        return serve(app, config, chosen, say_ready, forked)
     except errors.HorsiesError as problem:
         complain(problem, log_format)
         return 1
@@ -263,9 +259,7 @@ def serve(
     if log.isEnabledFor(logging.DEBUG):
         app.config.log_config(log)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        return runner.run(
-            service.Worker(app, config, on_ready, launcher.Launcher(forked)).run(install_signals=True)
-        )
+        return runner.run(service.Worker(app, config, on_ready, launcher.Launcher(forked)).run(install_signals=True))
 
 
 def refuse_without_metrics() -> None:

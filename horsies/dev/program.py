@@ -1,9 +1,9 @@
-"""One class that starts, watches and stops a process: for `horsies dev`, the demo, `horsies.testing` and the benchmarks.
+"""One class that starts, watches and stops a process: for `horsies dev`, the demo, `horsies.testing`, the benchmarks.
 
-A program runs in a process group of its own, so Ctrl-C in a terminal reaches only the process that started it. The leader
-of the group is a guard, a shell that reads from a pipe whose other end this process holds: if this process ends, however
-it ends, the guard kills the group. While the guard has not been waited for, the number of the group belongs to no other.
-Only a process that has left the group (`setsid`) outlives the program.
+A program runs in a process group of its own, so Ctrl-C in a terminal reaches only the process that started it. The
+leader of the group is a guard, a shell that reads from a pipe whose other end this process holds: if this process ends,
+however it ends, the guard kills the group. Until the guard has been waited for, no other group can get its number. Only
+a process that has left the group (`setsid`) outlives the program.
 """
 
 import os
