@@ -88,6 +88,8 @@ class Tree:
             try:
                 if not self._prepare():
                     return 1
+                if self._stops:
+                    return 0
                 self._watcher.start()
                 for part in self._programs:
                     self._start(part)

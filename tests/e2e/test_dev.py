@@ -132,6 +132,7 @@ def test_x31_after_a_kill_nothing_is_left_the_next_start_finds_the_data_and_a_se
             assert shop.status(task) == "RUNNING"
             family = [one for one in below(pid_of(dev)) if "postgres" not in one.name()]
             assert dev.stop(signal.SIGINT) == 1, "the second signal ends everything at once"
+            assert "1 running task interrupted" in dev.said and "killed by SIGKILL" not in dev.said
             until_gone(family)
             assert shop.status(task) != "RUNNING"
         with socket.socket() as taken:

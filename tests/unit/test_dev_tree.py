@@ -215,6 +215,11 @@ def test_x31_a_program_that_cannot_be_started_or_ends_is_named_and_what_comes_be
     assert running.run() == 1
     assert running.seen == ["first", "nothing is started, because raise SystemExit(3) ended with exit code 3"]
 
+    waits = "import time; print('first', flush=True); time.sleep(600)"
+    running = Running(tmp_path, "worker", "serve", before=(waits,))
+    assert running.run(("first", running.tree.stop)) == 0
+    assert running.seen == ["first"], "nothing is started after Ctrl-C"
+
     def absent() -> Program:
         return Program(["no-such-program"])
 
