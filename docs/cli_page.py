@@ -25,11 +25,19 @@ this page from the code; a test keeps it up to date.
 **The app.** `MODULE` is `pkg.mod:app`, `pkg.mod`, `path/file.py:app` or `path/file.py`; modules in the current
 directory can be imported. Without `:app` the module must contain exactly one app. A function that makes the app is
 named with its parentheses, in quotes because of the shell: `horsies worker 'shop.app:create_app()'`. It is called
-without arguments in every process.
+without arguments in every process. Name your app once, and no command needs the argument: in the environment variable
+`HORSIES_APP`, or in the `pyproject.toml` of your project:
 
-**The database.** A command uses the first of these: `--database-url`; the app's own database, if a module is named;
-the environment variable `DATABASE_URL`; the embedded server in `.horsies/postgres`. The first line on standard error
-says which database is used, and why. Where the module is optional, a command works without it:
+```toml
+[tool.horsies]
+app = "shop.tasks:app"
+```
+
+The nearest such table counts, in the current directory or above, and the command runs in its directory.
+
+**The database.** A command uses the first of these: `--database-url`; the app's own database; the environment variable
+`DATABASE_URL`; the embedded server in `.horsies/postgres`. The first line on standard error says which database is
+used, and why. Where the module is optional, a command works without any app:
 `horsies tasks --database-url postgresql://…`.
 
 **Durations** `D` are seconds, or a number with `s`, `m` or `h` (`300`, `30s`, `5m`, `2h`); ages can also have `d`.
@@ -115,7 +123,8 @@ def in_short(command: Any) -> str:
 def options(command: Any) -> Iterator[tuple[str, ...]]:
     for option in command.params:
         if option.param_type_name == "argument":
-            yield f"`{argument(option)}`", "required" if option.required else "none", option.help or ""
+            unset = option.show_default if isinstance(option.show_default, str) else "none"
+            yield f"`{argument(option)}`", "required" if option.required else unset, option.help or ""
         elif option.name != "help" and not option.hidden:
             names = " / ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
             unset = option.show_default if isinstance(option.show_default, str) else "none"

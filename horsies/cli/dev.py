@@ -2,35 +2,40 @@
 (X-31). `horsies/dev` runs it; it is imported only here, because it needs the extra `dev`.
 """
 
-import asyncio
 import fcntl
 import os
 import shlex
-import socket
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from horsies.cli import output, reloading
+from horsies.cli import output, project, reloading
 from horsies.cli.options import LogLevel, modules, parse_names
-from horsies.core import discovery
 from horsies.core.child.wire import MOST_CHILDREN
 from horsies.core.logs import wants_color
 from horsies.dev import ports
-from horsies.dev import project as projects
+from horsies.dev.program import Program
 
 WEB_PACKAGES = ("starlette", "jinja2", "uvicorn")
+HORSIES = (sys.executable, "-m", "horsies")
+DEV, WORKER, WEB = "dev", "worker", "web"
+DATABASE = "DATABASE_URL"
+EMBEDDED, OWN_SERVER = "embedded:", Path(".horsies/postgres")
 
 
 def dev(
     module: Annotated[
         str | None,
         typer.Argument(
-            metavar="MODULE", help="The app; without it, [tool.horsies] of pyproject.toml says.", autocompletion=modules
+            metavar="MODULE",
+            help="The app.",
+            show_default="HORSIES_APP, or app of [tool.horsies]",
+            autocompletion=modules,
         ),
     ] = None,
     run: Annotated[
@@ -53,7 +58,9 @@ def dev(
     ] = None,
     reload_dir: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIRECTORY", help="Watch this directory too; can be given several times."),
+        typer.Option(
+            metavar="DIRECTORY", resolve_path=True, help="Watch this directory too; can be given several times."
+        ),
     ] = None,
     loglevel: Annotated[
         LogLevel, typer.Option(case_sensitive=False, help="The log level of the worker and its children.")
@@ -62,67 +69,66 @@ def dev(
     """Run everything that a project needs while it is written: the database, a worker that goes on with the new code
     when a file changes, the scheduler if there are schedules, and the dashboard.
 
-    The database is that of DATABASE_URL, or the app's own, or an embedded server. Ctrl-C ends everything, after the
-    running tasks; a second one ends it at once.
+    The database is that of DATABASE_URL, or an embedded server, whose address is in DATABASE_URL then. Ctrl-C ends
+    everything, after the running tasks; a second one ends it at once.
     """
     reloading.refuse_without_extra(*(() if no_web else WEB_PACKAGES))
-    project = _project(module)
-    _refuse_second(project.directory)
-    os.chdir(project.directory)
+    table = _table(module)
+    _refuse_second(table.directory)
+    os.chdir(table.directory)
     worker = ["--scheduler-if-any", "--processes", str(processes), "--loglevel", loglevel.value]
     if names := parse_names(queues):
         worker += ["--queues", ",".join(names)]
-    given = [*(reload_dir or ()), *map(Path, project.reload_dirs)]
-    programs = [_words(text, "--run") for text in [*project.run, *(run or ())]]
-    with nullcontext() if no_web else _port(port) as web:
-        return _run(project, tuple(worker), web, programs, given)
+    given = [*(reload_dir or ()), *map(Path, table.reload_dirs)]
+    programs = [_words(text, "--run") for text in [*table.run, *(run or ())]]
+    return _run(table, worker, None if no_web else _port(port), programs, given)
 
 
 def _run(
-    project: projects.DevProject,
-    worker: tuple[str, ...],
-    web: socket.socket | None,
-    programs: list[tuple[str, ...]],
-    directories: list[Path],
+    table: project.Project,
+    worker: Sequence[str],
+    port: int | None,
+    programs: Sequence[tuple[str, ...]],
+    directories: Sequence[Path],
 ) -> int:
-    from horsies.dev import database, lines, tree, watch
+    from horsies.dev import lines, tree, watch
 
-    assert project.app is not None
-    before = tuple(_words(text, "before") for text in project.before)
-    plan = tree.TreePlan(project.app, worker, web, before, tuple(programs))
+    before = [_words(text, "before") for text in table.before]
+    names = lines.names_of([*before, *programs], (DEV, WORKER, WEB))
     color = wants_color(sys.stderr)
-    log = lines.Log(output.write_log, plan.names(), color=color)
-    log.line(tree.DEV, f"{project.app} in {project.directory}; Ctrl-C stops everything")
-    environment = database.environment_with_database(
-        project.app, _environment(os.environ, color=color), lambda text: log.line(tree.DEV, text)
+    log = lines.Log(output.write_log, [DEV, WORKER, WEB, *names], color=color)
+    say = partial(log.line, DEV)
+    say(f"{table.app} in {table.directory}; Ctrl-C stops everything")
+    watcher = watch.Watcher(reloading.roots(directories))
+    environment = _with_database(table, _environment(table, color=color), say)
+
+    def starts(name: str, words: Sequence[str], *, says_ready: bool = False) -> Callable[[], Program]:
+        return lambda: Program(words, output=partial(log.line, name), env=environment, says_ready=says_ready)
+
+    parts = [tree.Part(name, starts(name, words)) for name, words in zip(names, [*before, *programs], strict=True)]
+    web = None if port is None else (*HORSIES, "web", "--port", str(port), "--enable-actions")
+    everything = tree.Tree(
+        starts(WORKER, (*HORSIES, "worker", *worker), says_ready=True),
+        watcher,
+        say,
+        before=parts[: len(before)],
+        programs=parts[len(before) :],
+        web=None if web is None else tree.Part(WEB, starts(WEB, web)),
     )
-    watcher = watch.Watcher(reloading.roots(project.app, directories))
-
-    async def serve() -> int:
-        everything = tree.Tree(plan, log, watcher, environment)
-        return await reloading.until_told(everything.run, everything.stop)
-
-    return asyncio.run(serve())
+    log.on_gone = everything.stop
+    return everything.run()
 
 
-def _project(module: str | None) -> projects.DevProject:
+def _table(module: str | None) -> project.Project:
     """The table of pyproject.toml, and the directory in which everything runs: that of the table if it names the app,
     otherwise the current one."""
     here = Path.cwd()
-    if module is not None:
-        found = projects.read(here) or projects.DevProject(here)
-        return projects.DevProject(here, module, found.before, found.run, found.reload_dirs)
-    table = projects.find(here)
-    if table is not None and table.app is not None:
-        return table
-    where = f"[tool.horsies] of {table.directory / projects.FILE}" if table else f"[tool.horsies] of {projects.FILE}"
-    if inside := projects.below(here):
-        raise output.usage_error("no app is named", f"cd {shlex.quote(inside.directory.name)} && horsies dev")
-    example = next(iter(discovery.apps_nearby()), "shop:app")
-    error = output.usage_error(
-        "no app is named", f'horsies dev {shlex.quote(example)}, or name it in {where}: app = "{example}"'
-    )
-    raise error.with_note("horsies new shop creates a project")
+    if named := module or os.environ.get(project.VARIABLE, "").strip():
+        return replace(project.read(here) or project.Project(here), app=named)
+    table = project.find(here)
+    if table is None or table.app is None:
+        raise project.no_app()
+    return table
 
 
 def _refuse_second(directory: Path) -> None:
@@ -136,14 +142,32 @@ def _refuse_second(directory: Path) -> None:
         ) from None
 
 
-def _port(wanted: int | None) -> socket.socket:
-    try:
-        return ports.first_free() if wanted is None else ports.held([wanted])
-    except OSError as problem:
+def _port(wanted: int | None) -> int:
+    """The port of the dashboard, which nobody uses now."""
+    found = ports.free_port(ports.FIRST if wanted is None else wanted)
+    if wanted and found != wanted:
         raise output.usage_error(
-            f"cannot listen on {ports.LOOPBACK}:{wanted or ports.FIRST}: {problem.strerror}",
-            "--port names another one, 0: any",
-        ) from None
+            f"cannot listen on {ports.LOOPBACK}:{wanted}: another process uses it", "--port names another one, 0: any"
+        )
+    return found
+
+
+def _with_database(table: project.Project, environment: dict[str, str], say: Callable[[str], None]) -> dict[str, str]:
+    """The environment of the programs. DATABASE_URL has the real address of an embedded server, which this process
+    keeps running: frameworks know nothing of horsies."""
+    given = environment.get(DATABASE, "").strip()
+    if given and not given.startswith(EMBEDDED):
+        say(f"database: from {DATABASE}")
+        return environment
+    if not given and table.has_own_database:
+        say("database: the app's own")
+        return environment
+    path = Path(given.removeprefix(EMBEDDED) if given else OWN_SERVER).expanduser().resolve()
+    is_new = not (path / "data").exists()
+    say(f"database: embedded PostgreSQL in {path}{' (creating it; this takes a few seconds)' if is_new else ''}")
+    from horsies.core.embedded import ensure_running
+
+    return {**environment, DATABASE: ensure_running(path)}
 
 
 def _words(text: str, where: str) -> tuple[str, ...]:
@@ -156,8 +180,9 @@ def _words(text: str, where: str) -> tuple[str, ...]:
     return words
 
 
-def _environment(own: Mapping[str, str], *, color: bool) -> dict[str, str]:
+def _environment(table: project.Project, *, color: bool) -> dict[str, str]:
     """What the programs get. Those of this Python's environment are found also if it is not activated, and their lines
     come when they are written."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", os.defpath)])
-    return {**own, "PATH": path, "PYTHONUNBUFFERED": "1", **({"HORSIES_FORCE_COLOR": "1"} if color else {})}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    own = {"PATH": path, "PYTHONUNBUFFERED": "1", project.VARIABLE: str(table.app)}
+    return {**os.environ, **own, **({"HORSIES_FORCE_COLOR": "1"} if color else {})}

@@ -6,20 +6,20 @@ The module of a command is imported when that command runs; the list of commands
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, TypeAlias
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from horsies.cli import options, output
+from horsies.cli import options, output, project
 from horsies.core import distribution, errors, tracing
 from horsies.core.logs import clean_last_resort
 
 FLUSH_S = 2.0  # spans that have not been exported yet get this time; nothing else waits for them
 INTERRUPTED = 130  # Typer's exit code for Ctrl-C
-Command: TypeAlias = Callable[..., Any]
+PROG = "horsies"
 
 
 class _Commands(Mapping[str, Any]):
@@ -55,7 +55,7 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(
-    name="horsies",
+    name=PROG,
     cls=_Group,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # Typer's boxes cut off the names of long options
@@ -148,11 +148,12 @@ def main() -> NoReturn:
     run_and_exit(sys.argv[1:])
 
 
-def run_and_exit(args: list[str], command: Command | None = None, prog_name: str = "horsies") -> NoReturn:
-    """Run one command line and end the process. `command` is another program of the same commands."""
+def run_and_exit(args: list[str], prog_name: str = PROG, named_app: str | None = None) -> NoReturn:
+    """Run one command line and end the process. Another program with the same commands has its own name, and may name
+    the app."""
     _open_missing_streams()
     try:
-        code = run(args, command, prog_name, is_program=command is None)
+        code = run(args, prog_name, named_app, is_program=prog_name == PROG)
     except BaseException as problem:  # a mistake of ours, or something strange in a module of the user
         output.show_crash(problem)
         code = 1
@@ -178,17 +179,16 @@ def _open_missing_streams() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
 
 
-def run(
-    args: list[str], command: Command | None = None, prog_name: str = "horsies", *, is_program: bool = False
-) -> int:
+def run(args: list[str], prog_name: str = PROG, named_app: str | None = None, *, is_program: bool = False) -> int:
     """Run one command line and return the exit code. `is_program`: this process is the `horsies` command, and has
     loaded nothing else."""
     clean_last_resort()
     try:
         distribution.refuse_other()
         # Who starts this command line again (--reload) needs to know it; that of another program is its own affair.
-        called = options.Invocation(tuple(args) if command is None else None, is_program)
-        code = (command or app)(args or ["--help"], prog_name=prog_name, standalone_mode=False, obj=called)
+        called = options.Invocation(tuple(args) if prog_name == PROG else None, is_program)
+        with project.naming(named_app):
+            code = app(args or ["--help"], prog_name=prog_name, standalone_mode=False, obj=called)
     except errors.HorsiesError as problem:
         output.show_error(problem)
         return 1
@@ -205,7 +205,8 @@ def run(
         # Typer's own errors come from click, either from its package or from the copy inside Typer.
         if (message := getattr(problem, "format_message", None)) is None:
             raise
-        output.show_error(output.usage_error(message(), _help_for(problem)))
+        said = message().replace(": Value error, ", ": ")  # of a wrong choice, by Typer
+        output.show_error(output.usage_error(said, _help_for(problem)))
         return 1
     if code == INTERRUPTED:
         output.say("interrupted")

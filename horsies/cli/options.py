@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import typer
 
+from horsies.cli import project
 from horsies.core.text import visible
 
 E = TypeVar("E", bound=StrEnum)
@@ -142,11 +143,29 @@ def _names(incomplete: str) -> Iterator[str]:
             yield f"{prefix}{path.name}"
 
 
+def absolute(path: Path | None) -> Path | None:
+    """A path counts from where it was typed; the command may run in the directory of the project."""
+    return None if path is None else path.absolute()
+
+
+def _app(context: typer.Context, typed: str) -> str:
+    return typed or ("" if context.resilient_parsing else project.required_app())
+
+
+def _app_if_any(context: typer.Context, typed: str | None) -> str | None:
+    """--database-url stands for itself."""
+    is_given = context.resilient_parsing or context.params.get("database_url") is not None
+    return typed or (None if is_given else project.named_app())
+
+
 Module: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="MODULE",
         help="The app: pkg.mod:app, pkg.mod, path/file.py:app, path/file.py, or 'pkg.mod:create_app()'.",
+        default_factory=str,
+        show_default="HORSIES_APP, or app of [tool.horsies]",
+        callback=_app,
         autocompletion=modules,
     ),
 ]
@@ -154,7 +173,11 @@ Module: TypeAlias = Annotated[
 OptionalModule: TypeAlias = Annotated[
     str | None,
     typer.Argument(
-        metavar="MODULE", help="The app; without it, --database-url or DATABASE_URL is used.", autocompletion=modules
+        metavar="MODULE",
+        help="The app; without one, --database-url or DATABASE_URL is used.",
+        show_default="HORSIES_APP, or app of [tool.horsies]",
+        callback=_app_if_any,
+        autocompletion=modules,
     ),
 ]
 

@@ -25,7 +25,10 @@ def schema(
     module: options.Module,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON Schema of all tasks.")] = False,
     typescript: Annotated[bool, typer.Option("--typescript", help="Print a typed TypeScript client.")] = False,
-    to: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write into this file instead.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", callback=options.absolute, help="Write into this file instead."),
+    ] = None,
     publish: Annotated[
         bool,
         typer.Option("--publish", help="Publish queues and options of the tasks for horsies_send, as a worker does."),

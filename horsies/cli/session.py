@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias, TypeVar
 
 import typer
 
-from horsies.cli import database, options, output
+from horsies.cli import database, options, output, project
 from horsies.core import errors, locate
 from horsies.core.app import Horsies
 from horsies.core.db import headline_of, hint_for
@@ -27,7 +27,7 @@ OneId: TypeAlias = Annotated[
     list[str],
     typer.Argument(
         metavar="[MODULE] ID",
-        help="The app, unless --database-url or DATABASE_URL is used, and the id.",
+        help="The app, unless it is named elsewhere or --database-url or DATABASE_URL is used, and the id.",
         autocompletion=options.modules,
     ),
 ]
@@ -36,7 +36,7 @@ Ids: TypeAlias = Annotated[
     list[str],
     typer.Argument(
         metavar="[MODULE] ID...",
-        help="The app, unless --database-url or DATABASE_URL is used, and the ids.",
+        help="The app, unless it is named elsewhere or --database-url or DATABASE_URL is used, and the ids.",
         autocompletion=options.modules,
     ),
 ]
@@ -83,7 +83,7 @@ def open_for_ids(
         with (open_app if acts else open_read_only)(module, database_url) as app:
             yield app, ids
     except errors.ConfigurationError as problem:
-        if locate.is_not_found(problem):
+        if locate.is_not_found(problem) and module == what[0]:
             problem.with_note(f"the first word, {module!r}, was read as the app").with_help(usage)
         raise
 
@@ -92,7 +92,7 @@ def module_and_ids(what: list[str], *, has_database: bool) -> tuple[str | None, 
     """A single word is an id. Of several words the first is the app, unless it looks like one of our ids or
     --database-url is given (M-13)."""
     if len(what) == 1 or has_database or _OURS.fullmatch(what[0]):
-        return None, list(dict.fromkeys(what))
+        return None if has_database else project.named_app(), list(dict.fromkeys(what))
     return what[0], list(dict.fromkeys(what[1:]))
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from horsies import monitoring
-from horsies.cli import database, options, output, session, tables
+from horsies.cli import database, options, output, project, session, tables
 from horsies.cli.tables import Column
 from horsies.core import errors, locate, task_decorator
 from horsies.core.app import Horsies
@@ -25,6 +25,7 @@ from horsies.core.codec.shapes import CodecError
 from horsies.core.models.monitoring.tasks import to_jsonable
 from horsies.core.models.tasks import BUILTIN_KEY
 from horsies.core.recovery import retention
+from horsies.core.text import visible
 from horsies.core.types import TASK_TERMINAL_STATES, Err, Ok, TaskStatus
 
 T = TypeVar("T")
@@ -35,8 +36,14 @@ _NOW = timedelta(0)
 
 
 def send(
-    module: options.Module,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")],
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODULE] TASK",
+            help="The app, unless HORSIES_APP or [tool.horsies] names it, and the task's name.",
+            autocompletion=options.modules,
+        ),
+    ],
     kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="Keyword arguments, a JSON object.")] = None,
     args: Annotated[str | None, typer.Option(metavar="JSON", help="Positional arguments, a JSON list.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and print it as JSON.")] = False,
@@ -51,6 +58,9 @@ def send(
     """Send a task and print its id. With --wait, print its result; the exit code is then 0 only if the task
     succeeded."""
     args_json, kwargs_json = options.parse_json(args, list, "--args"), options.parse_json(kwargs, dict, "--kwargs")
+    if len(what) > 2:
+        raise output.usage_error(visible(f"one task at a time: {' '.join(what)}"), "horsies send [MODULE] TASK")
+    module, task = (what[0] if len(what) == 2 else project.required_app()), what[-1]
     app = locate.load_app(module)
     app.import_modules()
     found = _find(app, task)

@@ -40,7 +40,6 @@ class WebOptions:
     hide_payloads: bool
     session_database_url: str | None
     is_pooled: bool
-    listening_on: int | None
 
 
 def web(
@@ -61,6 +60,7 @@ def web(
         Path | None,
         typer.Option(
             metavar="FILE",
+            callback=options.absolute,
             show_default=TOKEN_VARIABLE,
             help=f"With --auth token: a file with the token; without it, the environment variable {TOKEN_VARIABLE}.",
         ),
@@ -86,10 +86,6 @@ def web(
     pgbouncer_transaction_mode: Annotated[
         bool, typer.Option("--pgbouncer-transaction-mode", help="The database is behind a transaction pooler.")
     ] = False,
-    listening_on: Annotated[
-        int | None,
-        typer.Option(min=0, max=65_535, hidden=True, help="A socket that listens already (horsies dev, horsies demo)."),
-    ] = None,
     database_url: options.DatabaseUrl = None,
 ) -> int:
     """Serve the dashboard: tasks, workflows, workers, queues and schedules in a browser, and as JSON below /api.
@@ -111,7 +107,6 @@ def web(
         hide_payloads=hide_payloads,
         session_database_url=session_database_url,
         is_pooled=pgbouncer_transaction_mode,
-        listening_on=listening_on,
     )
     refuse_without_extra()
     from horsies.cli import web_server

@@ -27,7 +27,7 @@ from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.worker import launcher, service
 from horsies.core.worker.config import MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
 from horsies.core.worker.in_hand import MAX_HELD_BYTES
-from horsies.dev.reports import Reports
+from horsies.dev.program import READY_VARIABLE, ready_signal
 
 if TYPE_CHECKING:
     from horsies.core.worker.scheduler_process import SchedulerProcess
@@ -130,7 +130,11 @@ def worker(
     ] = False,
     reload_dir: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIRECTORY", help="With --reload: watch this one too; can be given several times."),
+        typer.Option(
+            metavar="DIRECTORY",
+            resolve_path=True,
+            help="With --reload: watch this one too; can be given several times.",
+        ),
     ] = None,
     reload_include: Annotated[
         list[str] | None,
@@ -144,11 +148,11 @@ def worker(
     interrupts running tasks. Durations D are seconds, or a number with s, m or h: 300, 30s, 5m, 2h.
     """
     logs.configure(loglevel, log_format)
-    reports = Reports.of(os.environ)
-    if reload and not reports.is_wanted:
+    is_watched = READY_VARIABLE in os.environ  # by `reloading`
+    say_ready = ready_signal()
+    if reload and not is_watched:
         return reloading.run(
             context.obj.words,
-            module,
             directories=reload_dir or (),
             patterns=reload_include or (),
             overlap=not metrics_port,
@@ -161,7 +165,6 @@ def worker(
         if metrics_port is not None:
             refuse_without_metrics()
         app = locate.load_app(module)
-        reports.loaded(app)
         chosen = database.choose(database_url, app.config.broker)
         config = WorkerConfig(
             app_locator=module,
@@ -190,7 +193,7 @@ def worker(
                 recovery_delay=recovery_delay,
             ),
         )
-        return serve(app, config, chosen, reports, forked)
+        return serve(app, config, chosen, say_ready, forked)
     except errors.HorsiesError as problem:
         complain(problem, log_format)
         return 1
@@ -248,7 +251,7 @@ def serve(
     app: Horsies,
     config: WorkerConfig,
     chosen: database.Database,
-    reports: Reports,
+    on_ready: Callable[[], None],
     forked: forkserver.ForkedServer | None,
 ) -> int:
     """Run the worker to its end and return the exit code."""
@@ -256,9 +259,7 @@ def serve(
     if log.isEnabledFor(logging.DEBUG):
         app.config.log_config(log)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        return runner.run(
-            service.Worker(app, config, reports.ready, launcher.Launcher(forked)).run(install_signals=True)
-        )
+        return runner.run(service.Worker(app, config, on_ready, launcher.Launcher(forked)).run(install_signals=True))
 
 
 def refuse_without_metrics() -> None:

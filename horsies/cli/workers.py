@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from horsies.cli import options, output, session, tables
+from horsies.cli import options, output, project, session, tables
 from horsies.cli.options import AsJson, DatabaseUrl, OptionalModule, parse_duration
 from horsies.cli.tables import Column
 from horsies.core import locate
@@ -236,10 +236,7 @@ def force_unlock(
 ) -> int:
     """Return all tasks of these workers to the queue at once, even if the workers are alive, and remove the workers
     from the list of workers. Running tasks run again, whatever their retry policy says."""
-    module, ids = _module_and_worker_ids(what, has_database=database_url is not None)
-    if not ids:
-        raise output.usage_error(f"no worker is named: {what[0]!r} was read as the app", UNLOCK_USAGE)
-    with _open_app(module, database_url) as app:
+    with _open_app(what, database_url, UNLOCK_USAGE) as (app, ids):
         unknown = set(ids) - session.value_of(app.worker_utils().known_workers_sync(ids), app)
         unlocked = session.value_of(app.worker_utils().force_unlock_workers_sync(ids), app)
     for worker_id in sorted(unknown):
@@ -262,10 +259,7 @@ def drain(
 ) -> int:
     """Ask these workers to claim nothing more, to finish what they run, and to leave, as on SIGTERM. The exit code is 1
     if one of them is not registered."""
-    module, ids = _module_and_worker_ids(what, has_database=database_url is not None)
-    if not ids:
-        raise output.usage_error(f"no worker is named: {what[0]!r} was read as the app", DRAIN_USAGE)
-    with _open_app(module, database_url, DRAIN_USAGE) as app:
+    with _open_app(what, database_url, DRAIN_USAGE) as (app, ids):
         results = [asyncio.run(drain_worker(app.get_broker(), worker_id)) for worker_id in dict.fromkeys(ids)]
     asked = [result.ok_value for result in results if isinstance(result, Ok)]
     problems = [result.err_value for result in results if isinstance(result, Err)]
@@ -280,20 +274,23 @@ def drain(
 
 
 @contextmanager
-def _open_app(module: str | None, database_url: str | None, usage: str = UNLOCK_USAGE) -> Iterator[Horsies]:
+def _open_app(what: list[str], database_url: str | None, usage: str) -> Iterator[tuple[Horsies, list[str]]]:
     """Open the app. If its module is not found, the first word may be an id and the module may be missing."""
+    module, ids = _module_and_worker_ids(what, has_database=database_url is not None)
+    if not ids:
+        raise output.usage_error(f"no worker is named: {what[0]!r} was read as the app", usage)
     try:
         with session.open_app(module, database_url) as app:
-            yield app
+            yield app, ids
     except ConfigurationError as problem:
-        if locate.is_not_found(problem):
+        if locate.is_not_found(problem) and module == what[0]:
             problem.with_note(f"the first word, {module!r}, was read as the app").with_help(usage)
         raise
 
 
 def _module_and_worker_ids(what: list[str], *, has_database: bool) -> tuple[str | None, list[str]]:
-    """There is no module with --database-url (M-13), nor if the first word is a worker id; DATABASE_URL is used
-    then."""
+    """There is no module with --database-url (M-13). If the first word is a worker id, the app is named elsewhere, or
+    DATABASE_URL is used."""
     if has_database or _WORKER_ID.fullmatch(what[0]):
-        return None, what
+        return None if has_database else project.named_app(), what
     return what[0], what[1:]

@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias, TypeVar
 
 import typer
 
-from horsies.cli import options, output, session, tables
+from horsies.cli import options, output, project, session, tables
 from horsies.cli.tables import Column
 from horsies.cli.workflow_tree import STYLES, as_json_tree, as_lines
 from horsies.core import locate
@@ -200,6 +200,8 @@ def _found(
             visible(f"one workflow at a time: {' '.join(what)}"), "horsies workflow show [MODULE] ID"
         )
     module = what[0] if len(what) == 2 else None
+    if module is None and database_url is None:
+        module = project.named_app()
     try:
         opening = (
             session.open_read_only(module, database_url)
@@ -209,7 +211,7 @@ def _found(
         with opening as app:
             yield _Found(app, what[-1], module is not None)
     except ConfigurationError as problem:
-        if locate.is_not_found(problem):
+        if locate.is_not_found(problem) and module == what[0]:
             problem.with_note(f"the first word, {module!r}, was read as the app")
         raise
 

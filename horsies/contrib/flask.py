@@ -98,7 +98,7 @@ def _imported(name: str) -> Any:
 
 
 def _command(app: Horsies) -> click.Command:
-    """`flask horsies ...`: the command line of horsies, with this app wherever a command takes one."""
+    """`flask horsies ...`: the command line of horsies, with this app if none is typed."""
 
     @click.command(
         EXTENSION,
@@ -109,12 +109,9 @@ def _command(app: Horsies) -> click.Command:
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def horsies(arguments: tuple[str, ...]) -> None:
         from horsies.cli.main import run
-        from horsies.contrib.commands import commands_for
 
-        locator = locator_of(app)
-        if locator is None:  # no variable has it, so its processes could not find it; the command says what to name
-            sys.exit(run(list(arguments)))
-        sys.exit(run(list(arguments), commands_for(locator, PROG), PROG))
+        # If no variable has the app, its processes could not find it; the command says what to name.
+        sys.exit(run(list(arguments), PROG, locator_of(app)))
 
     return horsies
 

@@ -1,18 +1,15 @@
-"""Finds and imports the modules that define tasks, and finds files that seem to define an app.
+"""Finds and imports the modules that define tasks.
 
 A dotted entry is imported by name, an entry that ends in `.py` by its path. A file that can be reached from `sys.path`
 gets the name it has there, so that another import finds the same module and nothing is defined twice.
 """
 
-import difflib
 import glob
 import hashlib
 import importlib
 import importlib.util
 import os
-import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -21,10 +18,6 @@ from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, Sou
 # These errors mean that a module does something on import: it sends, starts a workflow, or runs a worker.
 _SIGNS_OF_A_SCRIPT = ("SEND_SUPPRESSED", "asyncio.run() cannot be called")
 _GUARD = 'put the code of the script under `if __name__ == "__main__":`, because workers import the same file'
-MOST_APPS, MOST_FILES, DEEPEST, LARGEST_SEARCHED = 10, 2_000, 4, 1 << 18
-_APP = re.compile(r"^([^\W_]\w*)\s*(?::[^=\n]*)?=\s*(?:\w+\.)*Horsies\(", re.MULTILINE)
-# It is called without arguments.
-_FACTORY = re.compile(r"^def\s+([^\W_]\w*)\((?:[^)]*=[^)]*)?\)\s*->\s*[\"']?(?:\w+\.)*Horsies\b", re.MULTILINE)
 
 
 def expand_globs(patterns: list[str]) -> list[str]:
@@ -49,22 +42,6 @@ def import_entry(entry: str) -> ModuleType:
             raise module_error(entry, problem) from problem  # the module exists, perhaps without what it imports
         no_such = missing_error(f"there is no module named {missing!r}")
         raise no_such.with_note(f"looked for on sys.path; the current directory is {os.getcwd()}") from None
-
-
-def location_of(entry: str) -> Path | None:
-    """Where the code of an entry is: its file, or the directory of its outermost package. None if it is not found.
-    Nothing is imported."""
-    if entry.endswith(".py"):
-        return Path(entry).resolve()
-    try:
-        spec = importlib.util.find_spec(entry.partition(".")[0])
-    except (ImportError, ValueError, AttributeError):
-        return None
-    if spec is None:
-        return None
-    places = [*(spec.submodule_search_locations or ()), spec.origin or ""]
-    found = Path(places[0])
-    return found.resolve() if found.is_absolute() and found.exists() else None
 
 
 def missing_error(message: str) -> ConfigurationError:
@@ -94,49 +71,6 @@ def call_error(what: str, problem: BaseException) -> ConfigurationError:
         code=ErrorCode.MODULE_EXEC_ERROR,
         location=SourceLocation.of_exception(problem),
     )
-
-
-def apps_nearby(like: str = "") -> list[str]:
-    """Locators of apps that seem to be defined below the current directory, those first that resemble `like`. They are
-    found by the text of the files: nothing is imported."""
-    found = [f"{name}:{app}" for file, name in _modules_below(Path.cwd()) for app in _apps_in_text(file)]
-    wanted = like.removesuffix(".py").replace("/", ".")
-    found.sort(key=lambda one: -difflib.SequenceMatcher(None, wanted, one.partition(":")[0]).ratio())
-    return found[:MOST_APPS]
-
-
-def _modules_below(root: Path) -> Iterator[tuple[Path, str]]:
-    """The Python files below a directory, not too deep and not too many, each with the name to import it by."""
-    seen = 0
-    for folder, folders, files in os.walk(root):
-        here = Path(folder).relative_to(root)
-        deep = len(here.parts) >= DEEPEST
-        folders[:] = [] if deep else sorted(name for name in folders if name.isidentifier() and not _is_foreign(name))
-        for name in sorted(files):
-            if not name.endswith(".py") or _is_test(name):
-                continue
-            if (seen := seen + 1) > MOST_FILES:
-                return
-            parts = (*here.parts, name.removesuffix(".py"))
-            parts = parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
-            is_dotted = all(part.isidentifier() for part in parts)
-            yield Path(folder, name), ".".join(parts) if is_dotted else str(here / name)
-
-
-def _is_foreign(folder: str) -> bool:
-    """Whether nobody keeps an app there. `horsies` is this package, in a checkout of it."""
-    return folder.startswith("_") or folder in (
-        "node_modules", "site_packages", "venv", "env", "build", "dist", "tests", "horsies"
-    )  # fmt: skip
-
-
-def _apps_in_text(file: Path) -> list[str]:
-    try:
-        with file.open("rb") as opened:
-            text = opened.read(LARGEST_SEARCHED).decode("utf-8", "replace")
-    except OSError:
-        return []
-    return [*_APP.findall(text), *(f"{name}()" for name in _FACTORY.findall(text))]
 
 
 def _is_pattern(entry: str) -> bool:

@@ -1,6 +1,6 @@
 """Finds the app of a command: `pkg.mod:var`, `pkg.mod`, `path/file.py:var` or `path/file.py`, or a function that makes
-it, `pkg.mod:create_app()` (M-01). `discovery.py` defines the name under which a file is imported, and looks for apps
-when none is found; modules in the current directory can be imported.
+it, `pkg.mod:create_app()` (M-01). `discovery.py` defines the name under which a file is imported; modules in the
+current directory can be imported.
 """
 
 import inspect
@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,29 +57,9 @@ def _import(where: str) -> ModuleType:
     if where.endswith(".py"):
         _refuse_strange_file(where)
     elif not all(part.isidentifier() for part in where.split(".")):
-        raise _with_candidates(_bad_locator(f"{where!r} is not the name of a module"), where, otherwise=_FORMS)
-    try:
-        with Horsies.loading():
-            return discovery.import_entry(where)
-    except errors.ConfigurationError as problem:
-        if problem.code is errors.ErrorCode.CLI_INVALID_ARGS:
-            _with_candidates(problem, where)
-        raise
-
-
-def _with_candidates(
-    problem: errors.ConfigurationError, where: str, otherwise: str | None = None
-) -> errors.ConfigurationError:
-    """Name the apps that seem to be here."""
-    found = discovery.apps_nearby(where)
-    if found:
-        problem.with_note(f"apps below this directory: {', '.join(found)}")
-        inside = [one for one in found if one.startswith((f"{where}.", f"{where}:"))]
-        meant = next(iter(inside or get_close_matches(where, found, n=1)), found[0] if len(found) == 1 else None)
-        problem.with_help("name one of these apps" if meant is None else f"did you mean {_quoted(meant)}?")
-    elif otherwise is not None:
-        problem.with_help(otherwise)
-    return problem
+        raise _bad_locator(f"{where!r} is not the name of a module").with_help(_FORMS)
+    with Horsies.loading():
+        return discovery.import_entry(where)
 
 
 def _quoted(locator: str) -> str:
@@ -112,7 +91,7 @@ def _named_app(module: ModuleType, where: str, variable: str) -> Horsies:
         return _refuse(error, f"if it makes the app, call it: '{where}:{variable}()'")
     names = [*sorted(_apps_in(module)), *_factories_in(module)]
     if not names:
-        raise _with_candidates(error, where)
+        raise error
     meant = nearest(variable, names)
     listed = f"apps in that module: {', '.join(names)}"
     return _refuse(error, listed if meant is None else f"did you mean {_quoted(f'{where}:{meant}')}?")
@@ -171,7 +150,7 @@ def _only_app(module: ModuleType, where: str) -> Horsies:
     error = errors.ConfigurationError(f"{where} contains no Horsies app", code=errors.ErrorCode.CLI_INVALID_ARGS)
     if made := _factories_in(module):
         raise error.with_help(f"call the function that makes it: '{where}:{made[0]}'")
-    raise _with_candidates(error, where, otherwise="name the module that contains `app = Horsies(...)`")
+    raise error.with_help("name the module that contains `app = Horsies(...)`")
 
 
 def _apps_in(module: ModuleType) -> dict[str, Horsies]:

@@ -10,7 +10,6 @@ import itertools
 import random
 import re
 import signal
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -20,7 +19,7 @@ from typing import TypeAlias
 from horsies.core.errors import HorsiesError
 from horsies.demo import shop
 from horsies.demo.programs import Program
-from horsies.dev.ports import first_free
+from horsies.dev.ports import free_port
 
 APP = "horsies.demo.shop:app"
 GRACE = "2s"
@@ -40,9 +39,8 @@ async def run(announce: Callable[[str], None]) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
         _told_to_stop() as stop,
-        first_free() as port,
     ):
-        async with _running(_programs(Path(directory), port)) as programs, _busy():
+        async with _running(_programs(Path(directory))) as programs, _busy():
             is_announced = False
             async for _ in _looks(programs, stop):
                 if not is_announced and (found := ADDRESS.search(programs[-1].said())):
@@ -50,20 +48,19 @@ async def run(announce: Callable[[str], None]) -> None:
                     is_announced = True
 
 
-def _programs(directory: Path, port: socket.socket) -> list[Program]:
+def _programs(directory: Path) -> list[Program]:
     """Two workers, which leave one queue to nobody, the scheduler and, at the end, the dashboard."""
 
-    def program(name: str, *words: str, keeps: Sequence[int] = ()) -> Program:
-        return Program(directory / f"{name}.log", *words, keeps=keeps)
+    def program(name: str, *words: str) -> Program:
+        return Program(directory / f"{name}.log", *words)
 
     quick = ("--queues", f"{shop.ORDERS},{shop.MAIL}", "--processes", "2", "--shutdown-grace", GRACE)
     slow = ("--queues", shop.IMAGES, "--processes", "2", "--shutdown-grace", GRACE)
-    listening = ("--listening-on", str(port.fileno()))
     return [
         program("orders", "worker", APP, *quick),
         program("images", "worker", APP, *slow),
         program("scheduler", "scheduler", APP),
-        program("web", "web", APP, *listening, "--enable-actions", keeps=[port.fileno()]),
+        program("web", "web", APP, "--port", str(free_port()), "--enable-actions"),
     ]
 
 

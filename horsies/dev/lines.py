@@ -2,15 +2,14 @@
 (X-31). Lines are text for people; a terminal obeys nothing in them but colours.
 """
 
-import asyncio
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import cycle
 from pathlib import PurePath
 
 from horsies.core.text import visible
 
-LONGEST = 1 << 16
 COLOURS = ("36", "35", "34", "32", "33", "96", "95", "94")
 _SGR = re.compile(r"(\x1b\[[0-9;]*m)")
 _RESET = "\x1b[0m"
@@ -24,6 +23,7 @@ class Log:
         self._names = dict(zip(names, cycle(COLOURS), strict=False))
         self._width = max(map(len, self._names), default=0)
         self._color = color
+        self._lock = threading.Lock()  # the output of each program is read by a thread
         self.on_gone: Callable[[], None] = lambda: None  # nobody reads the log any more
 
     def line(self, name: str, text: str) -> None:
@@ -31,21 +31,10 @@ class Log:
         if self._color:
             shown = f"\x1b[{self._names[name]}m{shown}{_RESET}"
         try:
-            self._write(f"{shown} {cleaned(text, color=self._color)}".rstrip())
+            with self._lock:
+                self._write(f"{shown} {cleaned(text, color=self._color)}".rstrip())
         except OSError:  # as with `horsies dev 2>&1 | head`
             self.on_gone()
-
-    async def copy(self, name: str, stream: asyncio.StreamReader) -> None:
-        """Every line of a program, until it closes its output."""
-        left = b""
-        while read := await stream.read(LONGEST):
-            *lines, left = (left + read).split(b"\n")
-            if len(left) > LONGEST:  # nobody waits for the end of such a line
-                lines, left = [*lines, left], b""
-            for line in lines:
-                self.line(name, line.decode("utf-8", "replace"))
-        if left:
-            self.line(name, left.decode("utf-8", "replace"))
 
 
 def cleaned(text: str, *, color: bool) -> str:

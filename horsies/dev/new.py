@@ -5,7 +5,6 @@ files of this package that end in `.in`; `@name@`, `@package@` and `@origin@` in
 import importlib.util
 import keyword
 import re
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
@@ -16,11 +15,8 @@ from horsies.core.errors import ConfigurationError, ErrorCode
 
 TEMPLATES = Path(__file__).with_name("templates")
 SUFFIX = ".in"
-# Names that the project itself needs, or that its frameworks have: they may not be installed yet.
-TAKEN = frozenset({"conftest", "horsies", "manage", "pytest", "tests"}) | frozenset(
-    {"django", "fastapi", "flask", "psycopg", "pydantic", "sqlalchemy", "starlette", "uvicorn"}
-)
-MAY_BE_THERE = frozenset({".git"})
+# Names of what the project itself contains or needs, which may not be installed yet.
+TAKEN = frozenset({"conftest", "django", "fastapi", "manage", "tests"})
 
 
 class Template(StrEnum):
@@ -44,7 +40,7 @@ BROUGHT_BY = {"greenlet": "sqlalchemy[asyncio]"}  # horsies brings SQLAlchemy wi
 def create(directory: Path, template: Template) -> list[Path]:
     """Write the project; return its files. Nothing is left behind if it fails."""
     target = directory.absolute()
-    package = package_of(target.resolve().name, target)
+    package = package_of(target.resolve().name)
     words = {"@name@": project_name_of(target.resolve().name), "@package@": package, "@origin@": _origin()}
     refuse_used(target)
     written: list[Path] = []
@@ -85,16 +81,13 @@ def _origin() -> str:
     return "" if origin is None else f" @ {origin}"
 
 
-def package_of(name: str, target: Path | None = None) -> str:
-    """The package of a project of this name: `my-shop` is `my_shop`. Names that cannot be imported, or that would hide
-    another module, are refused."""
+def package_of(name: str) -> str:
+    """The package of a project of this name: `my-shop` is `my_shop`. It must not hide another module."""
     package = re.sub(r"[-. ]+", "_", name).lower()
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", package):
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", package) or keyword.iskeyword(package):
         raise _refused(f"{name!r} cannot be the name of a Python package", "letters, digits and -, such as my-shop")
-    if keyword.iskeyword(package) or keyword.issoftkeyword(package):
-        raise _refused(f"{package!r} is a word of Python itself", _another(package))
-    if package in sys.stdlib_module_names or package in TAKEN or _is_installed(package, target):
-        raise _refused(f"a package {package!r} would hide the module of that name", _another(package))
+    if package in TAKEN or ((found := importlib.util.find_spec(package)) is not None and found.origin is not None):
+        raise _refused(f"a package {package!r} would hide the module of that name", "another name, such as my-shop")
     return package
 
 
@@ -119,35 +112,17 @@ def _is_there(package: str) -> bool:
 
 def refuse_used(target: Path) -> None:
     """A project is written into a new or an empty directory; a repository that was just made counts as empty."""
-    if target.is_dir():
-        try:
-            found = sorted(path.name for path in target.iterdir() if path.name not in MAY_BE_THERE)
-        except OSError as problem:
-            raise _refused(f"{target} cannot be read: {problem.strerror}") from None
-        if found:
-            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-            raise _refused(f"{target} is not empty: it contains {found[0]}{more}", "name a new directory")
-    elif target.exists() or target.is_symlink():
-        raise _refused(f"{target} is not a directory", "name a new directory")
-
-
-def _is_installed(package: str, target: Path | None) -> bool:
     try:
-        spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError, AttributeError):
-        return False
-    if spec is None or spec.origin is None:  # a folder of this name is no module
-        return False
-    return target is None or not Path(spec.origin).resolve().is_relative_to(target.resolve())
+        is_used = target.exists() and any(path.name != ".git" for path in target.iterdir())
+    except OSError as problem:
+        raise _refused(f"{target} cannot be read: {problem.strerror}", "name a new directory") from None
+    if is_used:
+        raise _refused(f"{target} is not empty", "name a new directory")
 
 
 def _dotted(path: str) -> str:
     """Files with a dot in front are easily left out of packages, so templates have none."""
     return ".gitignore" if path == "gitignore" else path
-
-
-def _another(package: str) -> str:
-    return f"another name, such as my-{package.replace('_', '-')}"
 
 
 def _remove(files: list[Path], folders: list[Path]) -> None:

@@ -1,166 +1,230 @@
-"""`horsies dev`: the worker with its reloads, the dashboard and the programs of the project as one tree of processes
-with one log (X-31). They start in this order: what has to be done before, the programs and the worker, and the
-dashboard when the app is known to be sound. Ctrl-C ends the programs, which may wait for results, then the worker, then
-the dashboard. The embedded server ends with this process. A second Ctrl-C ends everything at once.
+"""A worker that is replaced when a file changes, for `horsies worker --reload` (X-30), and for `horsies dev` also the
+dashboard and the programs of the project (X-31): one list of programs, watched by one loop.
+
+After a change the worker is told to stop, and the next one starts at once: running tasks finish in the old one, with
+the code they began with.
 """
 
-import asyncio
-import socket
-import sys
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
-from horsies.dev.generations import Generation, Generations
-from horsies.dev.lines import Log, names_of
-from horsies.dev.programs import TreeProgram
+from horsies.core.text import counted
+from horsies.dev.program import Program
 from horsies.dev.watch import Watcher
 
-DEV, WORKER, WEB = "dev", "worker", "web"
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TICK_S = 0.05
+AGAIN_S = 1.0  # a worker that was killed starts again after this time
+LONG_S = 15.0  # a start that takes longer is spoken of
 PROGRAM_S = 5.0
-OURS = (sys.executable, "-m", "horsies")
+SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class TreePlan:
-    """What runs: the options of the worker, the port of the dashboard (None: no dashboard), and the words of each
-    program."""
+class Part:
+    """One of the programs, under its name in the log. It may be started again and again."""
 
-    module: str
-    worker: tuple[str, ...]
-    web: socket.socket | None
-    before: tuple[tuple[str, ...], ...] = ()
-    programs: tuple[tuple[str, ...], ...] = ()
+    def __init__(self, name: str, start: Callable[[], Program]) -> None:
+        self.name = name
+        self._start = start
+        self._is_told = True  # of its end
+        self.program: Program | None = None
 
-    def names(self) -> list[str]:
-        """The names in the log: ours, then those of `before` and of the programs."""
-        return [DEV, WORKER, WEB, *names_of([*self.before, *self.programs], (DEV, WORKER, WEB))]
+    def start(self) -> None:
+        """`OSError` if there is no such program."""
+        self.program = self._start()
+        self._is_told = False
 
-    def web_words(self) -> tuple[str, ...]:
-        assert self.web is not None
-        return (*OURS, "web", self.module, "--listening-on", str(self.web.fileno()), "--enable-actions")
+    @property
+    def is_running(self) -> bool:
+        return self.program is not None and self.program.is_running
+
+    def just_ended(self) -> int | None:
+        """Its exit code, once."""
+        code = None if self.program is None or self._is_told else self.program.code
+        self._is_told = self._is_told or code is not None
+        return code
+
+    def kill(self) -> None:
+        if self.program is not None:
+            self.program.kill()
 
 
 class Tree:
-    """All of it, from the first start to the end."""
+    """Everything, from the first start to the end."""
 
-    def __init__(self, plan: TreePlan, log: Log, watcher: Watcher, environment: Mapping[str, str]) -> None:
-        self._log = log
-        self._is_stopping = asyncio.Event()
-        log.on_gone = self._is_stopping.set
-        self._is_hurried = asyncio.Event()
-        self._beside: set[asyncio.Task[None]] = set()
-        make = partial(TreeProgram, log=log, environment=environment, on_end=self._tell_of_end)
-        words = [*plan.before, *plan.programs]
-        made = [make(name, one) for name, one in zip(plan.names()[3:], words, strict=True)]
-        self._before, self._programs = made[: len(plan.before)], made[len(plan.before) :]
-        self._web = None if plan.web is None else make(WEB, plan.web_words(), is_ours=True, keeps=[plan.web.fileno()])
-        self._worker = Generations(
-            (*OURS, "worker", plan.module, *plan.worker),
-            watcher,
-            say=self.say,
-            environment=environment,
-            stdout=asyncio.subprocess.PIPE,
-            on_started=self._copy,
-            on_ready=lambda: self._later(self._renew_web()),
-            on_change=lambda: self._later(self._revive_programs()),
-        )
+    def __init__(
+        self,
+        start_worker: Callable[[], Program],
+        watcher: Watcher,
+        say: Callable[[str], None],
+        *,
+        overlap: bool = True,
+        before: Sequence[Part] = (),
+        programs: Sequence[Part] = (),
+        web: Part | None = None,
+    ) -> None:
+        self._start_worker = start_worker
+        self._watcher = watcher
+        self._say = say
+        self._overlap = overlap
+        self._before, self._programs, self._web = before, programs, web
+        self._worker: Program | None = None  # the newest; None while nothing should run, or until `_start_at`
+        self._finishing: list[Program] = []  # older ones, which have been told to stop
+        self._start_at: float | None = None
+        self._started = 0.0
+        self._is_ready = self._is_long = False
+        self._stops = 0
 
-    def say(self, text: str) -> None:
-        self._log.line(DEV, text)
+    def stop(self, *_: object) -> None:
+        """End in order; the second time, at once. A handler of signals."""
+        self._stops += 1
 
-    def stop(self) -> None:
-        """End in order; the second time, at once."""
-        if self._is_stopping.is_set():
-            self._is_hurried.set()
-        self._is_stopping.set()
-
-    async def run(self) -> int:
+    def run(self) -> int:
         """Until it is told to stop. The exit code is 1 if tasks were interrupted, or if something before failed."""
-        try:
-            if not await self._prepare():
-                return 1
-            return 0 if self._is_stopping.is_set() else await self._serve()
-        finally:
-            for program in self._everybody():
-                program.kill()
-                await program.wait()
+        with self._signals():
+            try:
+                if not self._prepare():
+                    return 1
+                if self._stops:
+                    return 0
+                self._watcher.start()
+                for part in self._programs:
+                    self._start(part)
+                self._start_at = time.monotonic()
+                while not self._stops:
+                    self._look()
+                    if changed := self._watcher.changed(TICK_S):
+                        self._reload(changed)
+                return self._end()
+            finally:
+                for part in (*self._before, *self._programs, *([self._web] if self._web else [])):
+                    part.kill()
+                for worker in self._workers():
+                    worker.kill()
 
-    async def _prepare(self) -> bool:
+    def _prepare(self) -> bool:
         """Run what comes before, one after the other."""
-        stopping = asyncio.create_task(self._is_stopping.wait())
-        try:
-            for program in self._before:
-                await program.start()
-                ending = asyncio.create_task(program.wait())
-                await asyncio.wait({ending, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                if self._is_stopping.is_set():
-                    return True
-                if code := await ending:
-                    self.say(f"nothing is started, because {program.name} ended with exit code {code}")
-                    return False
-            return True
-        finally:
-            stopping.cancel()
+        for part in self._before:
+            self._start(part)
+            while part.is_running and not self._stops:
+                time.sleep(TICK_S)
+            if self._stops:
+                return True
+            code = 1 if part.program is None else part.program.wait() or 0
+            if code:
+                self._say(f"nothing is started, because {part.name} ended {how(code)}")
+                return False
+        return True
 
-    async def _serve(self) -> int:
-        for program in self._programs:
-            await program.start()
-        working = asyncio.create_task(self._worker.run())
-        stopping = asyncio.create_task(self._is_stopping.wait())
-        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if self._is_stopping.is_set():
-            self.say("stopping; another Ctrl-C ends everything at once")
-        hurrying = asyncio.create_task(self._hurry())
+    def _start(self, part: Part) -> None:
         try:
-            await asyncio.gather(*(program.stop(PROGRAM_S) for program in self._programs))
-            self._worker.stop()
-            code = await working
+            part.start()
+        except OSError as problem:
+            self._say(f"{part.name} cannot be started: {problem.strerror}")
+
+    def _look(self) -> None:
+        """What has happened to the programs."""
+        self._finishing = [worker for worker in self._finishing if worker.is_running]
+        if self._start_at is not None and time.monotonic() >= self._start_at and (self._overlap or not self._finishing):
+            self._worker, self._start_at = self._start_worker(), None
+            self._started, self._is_ready, self._is_long = time.monotonic(), False, False
+        if self._worker is not None:
+            self._look_at(self._worker)
+        for part in self._programs:
+            if (code := part.just_ended()) is not None:
+                self._say(f"{part.name} ended {how(code)}; it starts again when a file changes")
+        if self._web is not None and (code := self._web.just_ended()) is not None:
+            self._say(f"{self._web.name} ended {how(code)}; it starts again when a file changes")
+
+    def _look_at(self, worker: Program) -> None:
+        """The newest one. The dashboard is renewed with it, because it knows the tasks of the code that it loaded."""
+        if not self._is_ready and worker.is_ready:
+            self._is_ready = True
             if self._web is not None:
-                await self._web.stop(PROGRAM_S)
-            if self._beside:
-                await asyncio.wait(self._beside, timeout=1)  # the last lines of the worker
-            return code
-        finally:
-            for task in (hurrying, *self._beside):
-                task.cancel()
+                if self._web.program is not None:
+                    self._web.program.stop(PROGRAM_S)
+                self._start(self._web)
+        if (code := worker.code) is not None:
+            self._worker = None
+            worker.kill()
+            if code < 0 and self._is_ready:
+                self._say(f"the worker was killed by {signal_name(-code)}: starting it again")
+                self._start_at = time.monotonic() + AGAIN_S
+                return
+            cause = how(code) if self._is_ready or code < 0 else ""
+            failed = f"the worker ended {cause}" if cause else "the worker cannot start with this code"
+            self._say(f"{failed}; nothing runs until a file changes")
+        elif not self._is_ready and not self._is_long and time.monotonic() - self._started > LONG_S:
+            self._is_long = True
+            self._say("the worker is not ready yet: it imports the app, or waits for the database")
 
-    async def _hurry(self) -> None:
-        """The second Ctrl-C. The worker has its own order for it (W-52)."""
-        await self._is_hurried.wait()
-        self.say("ending at once")
-        for program in self._programs:
+    def _reload(self, files: Sequence[Path]) -> None:
+        more = f" and {counted(len(files) - SHOWN, 'other file')}" if len(files) > SHOWN else ""
+        self._say(f"{', '.join(map(_short, files[:SHOWN]))}{more} changed: starting a new worker")
+        if self._worker is not None:
+            self._worker.send_signal(signal.SIGTERM)
+            self._finishing.append(self._worker)
+            self._worker = None
+        self._start_at = time.monotonic()
+        for part in self._programs:
+            if not part.is_running:
+                self._start(part)
+
+    def _end(self) -> int:
+        """The programs, which may wait for results, then the workers, then the dashboard. A worker that already
+        finishes its tasks for a reload is not told a second time, which would interrupt them."""
+        self._say("stopping; another Ctrl-C ends everything at once")
+        programs = [part.program for part in self._programs if part.program is not None]
+        for program in programs:
+            program.send_signal(signal.SIGINT, group=True)
+        self._wait(programs, PROGRAM_S)
+        for program in programs:
             program.kill()
-        self._worker.stop()
-        self._worker.stop()
+        if self._worker is not None:
+            self._worker.send_signal(signal.SIGTERM)
+        workers = self._workers()
+        self._wait(workers)
+        is_cut_off = self._stops > 1 and any(worker.is_running for worker in workers)
+        if is_cut_off:
+            self._say("ending at once")
+            for worker in workers:
+                worker.send_signal(signal.SIGTERM)
+        codes = [worker.wait() or 0 for worker in workers]
+        if self._web is not None and self._web.program is not None:
+            self._web.program.stop(PROGRAM_S)
+        return 1 if is_cut_off or any(code > 0 for code in codes) else 0
 
-    def _everybody(self) -> Sequence[TreeProgram]:
-        return [*self._before, *self._programs, *([] if self._web is None else [self._web])]
+    def _workers(self) -> list[Program]:
+        return [*self._finishing, *([self._worker] if self._worker is not None else [])]
 
-    def _tell_of_end(self, program: TreeProgram, code: int) -> None:
-        if self._is_stopping.is_set() or program in self._before:
-            return
-        self.say(f"{program.name} ended with exit code {code}; it starts again when a file changes")
+    def _wait(self, programs: Sequence[Program], seconds: float = float("inf")) -> None:
+        """Until they have ended, or the time is over, or somebody is in a hurry."""
+        until = time.monotonic() + seconds
+        while self._stops < 2 and time.monotonic() < until and any(program.is_running for program in programs):
+            time.sleep(TICK_S)
 
-    async def _revive_programs(self) -> None:
-        for program in self._programs:
-            if not program.is_running and not self._is_stopping.is_set():
-                await program.start()
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.stop) for number in STOPS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
-    async def _renew_web(self) -> None:
-        """The dashboard knows the tasks of the code that it has loaded."""
-        if self._web is not None and not self._is_stopping.is_set():
-            await self._web.stop(PROGRAM_S)
-            if not self._is_stopping.is_set():
-                await self._web.start()
 
-    def _copy(self, generation: Generation) -> None:
-        assert generation.process.stdout is not None
-        self._later(self._log.copy(WORKER, generation.process.stdout))
+def how(code: int) -> str:
+    """How a program ended."""
+    return f"with exit code {code}" if code >= 0 else f"by {signal_name(-code)}"
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+
+def signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def _short(file: Path) -> str:
+    here = Path.cwd()
+    return str(file.relative_to(here) if file.is_relative_to(here) else file)

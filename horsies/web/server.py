@@ -65,18 +65,6 @@ def listen(host: str, addresses: Sequence[tuple[socket.AddressFamily, str]], por
     return opened
 
 
-def inherited(number: int) -> socket.socket:
-    """A socket on which whoever started this process listens."""
-    try:
-        return socket.socket(fileno=number)
-    except OSError as problem:
-        raise _cannot_listen(f"the open file {number}", problem.strerror or str(problem), UNKNOWN) from None
-
-
-def address_of(one: socket.socket) -> tuple[socket.AddressFamily, str]:
-    return one.family, str(one.getsockname()[0])
-
-
 def url_of(host: str, sockets: Sequence[socket.socket]) -> str:
     """What to type into a browser."""
     port = sockets[0].getsockname()[1]

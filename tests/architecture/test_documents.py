@@ -31,7 +31,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 MENTION = re.compile(r"(?:`|\(|[:;] |\brun |\bsee |^(?=.* --| shop))horsies ([a-z][^`;,)]*)", re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 # The options of other programs that we start or read.
-FOREIGN = ("contrib/django/commands.py", "core/embedded/keeper/cluster.py")
+FOREIGN = ("contrib/django/management/commands/horsies.py", "core/embedded/keeper/cluster.py")
 
 
 def test_the_pages_written_from_code_are_up_to_date() -> None:

@@ -39,6 +39,7 @@ HELPS = {
     "cli.main",
     "cli.options",
     "cli.output",
+    "cli.project",
     "core.distribution",
     "core.errors",
     "core.logs",
@@ -46,21 +47,21 @@ HELPS = {
     "core.tracing",
 }
 SERVES = RUNS | {
-    "cli.database", "cli.options", "cli.output", "cli.reloading", "cli.worker", "core.distribution", "core.events",
-    "core.loop", "core.worker", "core.workflows", "dev.reports",
+    "cli.database", "cli.options", "cli.output", "cli.project", "cli.reloading", "cli.worker", "core.distribution",
+    "core.events",
+    "core.loop", "core.worker", "core.workflows", "dev.program",
 }  # fmt: skip
 SHOWS = SENDS | {
-    "cli.database", "cli.options", "cli.output", "cli.web", "cli.web_server", "core.checks", "core.discovery",
-    "core.distribution", "core.events", "core.locate", "core.logs", "core.monitoring", "core.recovery",
-    "core.scheduler", "core.workflows", "web",
+    "cli.database", "cli.options", "cli.output", "cli.project", "cli.web", "cli.web_server", "core.checks",
+    "core.discovery", "core.distribution", "core.events", "core.locate", "core.logs", "core.monitoring",
+    "core.recovery", "core.scheduler", "core.workflows", "dev.program", "web",
 }  # fmt: skip
 CHECKS = SENDS - {"core.brokers"} | HELPS | {
     "cli.check", "cli.database", "core.checks", "core.discovery", "core.locate", "core.scheduler",
 }  # fmt: skip
 DEVELOPS = {
-    "cli.dev", "cli.options", "cli.output", "cli.reloading", "core.child", "core.discovery", "core.distribution",
-    "core.errors", "core.logs", "core.text", "dev.database", "dev.generations", "dev.leash", "dev.lines", "dev.ports",
-    "dev.programs", "dev.project", "dev.reports", "dev.tree", "dev.watch",
+    "cli.dev", "cli.options", "cli.output", "cli.project", "cli.reloading", "core.child", "core.distribution",
+    "core.errors", "core.logs", "core.text", "dev.lines", "dev.ports", "dev.program", "dev.tree", "dev.watch",
 }  # fmt: skip
 PREPARE = "from horsies.core.child.forkserver import prepare; prepare()"
 
@@ -77,9 +78,9 @@ KINDS = {
     "horsies worker": (f"import horsies.cli.worker; {PREPARE}", SERVES, TYPES | DATABASE | COMMAND | {"psutil"}),
     "a fork server, and so each child": (PREPARE, RUNS, TYPES | DATABASE | {"psutil"}),
     "horsies dev": (
-        "import horsies.cli.dev; from horsies.dev import database, lines, tree, watch",
+        "import horsies.cli.dev; from horsies.dev import lines, tree, watch",
         DEVELOPS,
-        COMMAND | {"anyio", "psutil", "watchfiles"},
+        COMMAND | {"anyio", "watchfiles"},
     ),
     "horsies web": ("import horsies.cli.web_server", SHOWS, TYPES | DATABASE | COMMAND | WEB),
 }

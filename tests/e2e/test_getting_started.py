@@ -29,7 +29,7 @@ pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/getting-started.md").read_text()
 LOCAL, _, PRODUCTION = PAGE.partition("## 7. In production")
-SENT = 'horsies send shop:app shop.fetch_rate --kwargs \'{"currency": "USD"}\' --wait'
+SENT = 'horsies send shop.fetch_rate --kwargs \'{"currency": "USD"}\' --wait'
 
 
 def typed(text: str) -> list[list[str]]:

@@ -7,8 +7,6 @@ import asyncio
 import json
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from tests.e2e.cli_support import APP, Started, environment, run
+from tests.e2e.cli_support import APP, Started, run
 from tests.factories import given_task
 from tests.support import eventually
 
@@ -160,26 +158,6 @@ async def test_m93_a_connection_that_says_nothing_is_closed(tmp_path: Path, data
 def test_m61_without_a_policy_it_listens_on_this_machine_only(tmp_path: Path, host: str) -> None:
     done = run("web", "--host", host, "--database-url", "postgresql://x@127.0.0.1:1/x", cwd=tmp_path)
     assert done.returncode == 1 and "--auth none lets everybody in" in done.stderr and "--auth token" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("address", "said"), [("0.0.0.0", "--auth none lets everybody in"), (None, "cannot listen on the open file")]
-)
-def test_m61_a_socket_that_is_handed_over_is_looked_at_too(tmp_path: Path, address: str | None, said: str) -> None:
-    """`horsies dev` and the demo hand one over; a mistake in them must open no door."""
-    with socket.socket() as held, (tmp_path / "file").open("w") as file:
-        held.bind((address or "127.0.0.1", 0))
-        held.listen()
-        number = held.fileno() if address else file.fileno()
-        done = subprocess.run(
-            [sys.executable, "-m", "horsies", "web", "--listening-on", str(number)],
-            cwd=tmp_path,
-            env=environment(DATABASE_URL="postgresql://x@127.0.0.1:1/x"),
-            pass_fds=[number],
-            capture_output=True,
-            text=True,
-        )
-    assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
 def test_m60_a_port_that_is_taken_is_a_plain_error(tmp_path: Path) -> None:

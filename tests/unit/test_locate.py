@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from horsies.core.app import Horsies
-from horsies.core.discovery import apps_nearby
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.locate import load_app
 from tests.each import each
@@ -203,46 +202,3 @@ def test_m01_what_is_said_about_a_function_that_does_not_work(
         load_app(locator)
     assert caught.value.code is code
     assert said in str(caught.value)
-
-
-def test_m01_apps_nearby_are_named_if_none_is_found(factory: Path) -> None:
-    for locator in ("absent", "located", "located.none", "located/absent.py", "no-module"):
-        with pytest.raises(HorsiesError) as caught:
-            load_app(locator)
-        text = str(caught.value)
-        for app in ("located.one:app", "located.two:other", "lone_app:app", "located.made:create_app()"):
-            assert app in text, locator
-    with pytest.raises(HorsiesError) as caught:
-        load_app("lone_ap")
-    assert "did you mean lone_app:app?" in str(caught.value)
-
-
-def test_m01_looking_for_apps_imports_nothing_and_looks_at_no_foreign_files(project: Path) -> None:
-    apart = {
-        ".venv/lib/other.py",
-        "node_modules/x.py",
-        "a/b/c/d/e/deep.py",
-        "test_shop.py",
-        "horsies/x.py",
-        "tests/x.py",
-    }
-    for name in (*apart, "strange.py"):
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(APP + "open('imported', 'w').close()")
-    found = apps_nearby("strange")
-    assert found[0] == "strange:app" and not (project / "imported").exists()
-    assert not [
-        one for one in found if Path(one.partition(":")[0]).name in ("other", "x", "test_shop") or "deep" in one
-    ]
-
-
-def test_m01_only_an_app_that_can_be_named_is_proposed(project: Path) -> None:
-    heads = ("def _load() -> Horsies", "def load(name: str) -> Horsies", "def made(name: str = 'x') -> Horsies")
-    (project / "makers.py").write_text("".join(f"{head}: ...\n" for head in heads))
-    assert [one for one in apps_nearby("makers") if one.startswith("makers")] == ["makers:made()"]
-
-
-def test_m01_files_that_cannot_be_read_are_passed_over(project: Path) -> None:
-    (project / "binary.py").write_bytes(b"\xff\xfe\x00app = Horsies(")
-    (project / "loop.py").symlink_to("loop.py")
-    assert "lone_app:app" in apps_nearby()

@@ -258,7 +258,9 @@ class Children:
         expected = returncode == 0 and (self._closing or child.is_retiring)
         events.emit("child.ended", expected=expected)
         if not expected:
-            level = logging.DEBUG if self._closing else logging.WARNING
+            # The shutdown has said that it interrupts tasks.
+            is_our_end = self._closing or (child.is_killed and not self.is_replacing)
+            level = logging.DEBUG if is_our_end else logging.WARNING
             why = "" if child.remark is None else f": {child.remark}"
             log.log(level, "child process %s %s%s", child.name, how, why, extra={"horsies": {"pid": child.pid}})
             if child.is_ready and monotonic() - child.born < YOUNG_S and child.assigned == 0:

@@ -1,14 +1,18 @@
-"""What a project says about itself, in `[tool.horsies]` of its pyproject.toml (X-31):
+"""Which app a command works on if none is typed (M-01), and what a project says about itself in `[tool.horsies]` of its
+pyproject.toml (X-31):
 
 - `app = "shop:app"`: the app;
+- `database = "own"`: `horsies dev` leaves the database to the app;
 - `before = ["python manage.py migrate"]`: what is run to its end before anything starts;
 - `run = ["python manage.py runserver"]`: further programs;
 - `reload-dirs = ["../shared"]`: further directories to watch.
 """
 
+import os
+import shlex
 import tomllib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +21,12 @@ from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.text import nearest
 
 FILE = "pyproject.toml"
-KEYS = ("app", "before", "run", "reload-dirs")
+VARIABLE = "HORSIES_APP"
+KEYS = ("app", "database", "before", "run", "reload-dirs")
 
 
 @dataclass(frozen=True, slots=True)
-class DevProject:
+class Project:
     """The table, and the directory that it is in."""
 
     directory: Path
@@ -29,9 +34,58 @@ class DevProject:
     before: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
     reload_dirs: tuple[str, ...] = ()
+    has_own_database: bool = False
 
 
-def find(here: Path) -> DevProject | None:
+@contextmanager
+def naming(app: str | None) -> Iterator[None]:
+    """In this block, commands work with this app if none is typed."""
+    before = os.environ.get(VARIABLE)
+    if app is not None:
+        os.environ[VARIABLE] = app
+    try:
+        yield
+    finally:
+        if app is not None:
+            os.environ.pop(VARIABLE)
+            os.environ.update({} if before is None else {VARIABLE: before})
+
+
+def named_app() -> str | None:
+    """The app that `HORSIES_APP` or the nearest table names, if there is one. A table's app is found in its directory,
+    so the command runs there."""
+    if named := os.environ.get(VARIABLE, "").strip():
+        return named
+    table = find(Path.cwd())
+    if table is None or table.app is None:
+        return None
+    os.chdir(table.directory)
+    return table.app
+
+
+def required_app() -> str:
+    """The same for a command that needs an app."""
+    if (named := named_app()) is None:
+        raise no_app()
+    return named
+
+
+def no_app() -> ConfigurationError:
+    """The error for a command that needs an app."""
+    here = Path.cwd()
+    inside = below(here)
+    error = ConfigurationError(
+        "no app is named",
+        code=ErrorCode.CLI_INVALID_ARGS,
+        help_text=f"cd {shlex.quote(inside.directory.name)}"
+        if inside is not None
+        else f"type its place, such as shop:app, or name it once: {VARIABLE}=shop:app in the environment, or "
+        f'app = "shop:app" in [tool.horsies] of {FILE}',
+    )
+    return error.with_note("horsies new shop creates a project")
+
+
+def find(here: Path) -> Project | None:
     """The nearest table, in this directory or one above."""
     for directory in (here, *here.parents):
         if (found := read(directory)) is not None:
@@ -39,7 +93,7 @@ def find(here: Path) -> DevProject | None:
     return None
 
 
-def below(here: Path) -> DevProject | None:
+def below(here: Path) -> Project | None:
     """A project in a folder of this one, for whoever has not gone into it."""
     for file in sorted(here.glob(f"*/{FILE}")):
         with suppress(ConfigurationError):
@@ -48,7 +102,7 @@ def below(here: Path) -> DevProject | None:
     return None
 
 
-def read(directory: Path) -> DevProject | None:
+def read(directory: Path) -> Project | None:
     """The table of this directory; None if there is none. `ConfigurationError` if it cannot be understood."""
     file = directory / FILE
     try:
@@ -63,7 +117,7 @@ def read(directory: Path) -> DevProject | None:
     return None if table is None else _project(file, table)
 
 
-def _project(file: Path, table: Any) -> DevProject:
+def _project(file: Path, table: Any) -> Project:
     if not isinstance(table, dict):
         raise _wrong(file, "[tool.horsies] is not a table")
     for key in table:
@@ -74,8 +128,11 @@ def _project(file: Path, table: Any) -> DevProject:
     app = table.get("app")
     if app is not None and not (isinstance(app, str) and app):
         raise _wrong(file, "[tool.horsies] app is not a text", 'such as app = "shop:app"')
+    database = table.get("database")
+    if database not in (None, "own"):
+        raise _wrong(file, f"[tool.horsies] database is {database!r}", 'leave it out, or write database = "own"')
     before, run, reload_dirs = (_texts(file, table, key) for key in ("before", "run", "reload-dirs"))
-    return DevProject(file.parent, app, before, run, reload_dirs)
+    return Project(file.parent, app, before, run, reload_dirs, database is not None)
 
 
 def _texts(file: Path, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
