@@ -16,12 +16,14 @@ from horsies.core.app import Horsies
 from horsies.core.checks import require_sound
 from horsies.core.models.broker import PostgresConfig, driver_url
 from horsies.core.text import visible
+from horsies.dev.program import ready_signal
 from horsies.web import AllowAll, AuthPolicy, Token, TrustedHeader, WebConfig, create_monitoring_app, server
 from horsies.web.config import LOOPBACK_NAMES
 
 
 def run(options: WebOptions) -> int:
     """Serve until a signal comes. Mistakes are found before anything is opened."""
+    say_ready = ready_signal()
     given = None if options.listening_on is None else server.inherited(options.listening_on)
     addresses = server.addresses_of(options.host) if given is None else [server.address_of(given)]
     _refuse_open_door(options, is_private=server.are_loopback(addresses))
@@ -30,7 +32,12 @@ def run(options: WebOptions) -> int:
     logs.configure()
     sockets = server.listen(options.host, addresses, options.port) if given is None else [given]
     url = server.url_of(options.host, sockets)
-    asyncio.run(server.serve(app, sockets, lambda: output.say(f"dashboard: {url}")))
+
+    def on_ready() -> None:
+        output.say(f"dashboard: {url}")
+        say_ready()
+
+    asyncio.run(server.serve(app, sockets, on_ready))
     return 0
 
 

@@ -27,6 +27,7 @@ from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.worker import launcher, service
 from horsies.core.worker.config import MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
 from horsies.core.worker.in_hand import MAX_HELD_BYTES
+from horsies.dev.program import ready_signal
 from horsies.dev.reports import Reports
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def worker(
     """
     logs.configure(loglevel, log_format)
     reports = Reports.of(os.environ)
+    say_ready = ready_signal()
     if reload and not reports.is_wanted:
         return reloading.run(
             context.obj.words,
@@ -190,7 +192,12 @@ def worker(
                 recovery_delay=recovery_delay,
             ),
         )
-        return serve(app, config, chosen, reports, forked)
+
+        def on_ready() -> None:
+            reports.ready()
+            say_ready()
+
+        return serve(app, config, chosen, on_ready, forked)
     except errors.HorsiesError as problem:
         complain(problem, log_format)
         return 1
@@ -248,7 +255,7 @@ def serve(
     app: Horsies,
     config: WorkerConfig,
     chosen: database.Database,
-    reports: Reports,
+    on_ready: Callable[[], None],
     forked: forkserver.ForkedServer | None,
 ) -> int:
     """Run the worker to its end and return the exit code."""
@@ -257,7 +264,7 @@ def serve(
         app.config.log_config(log)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         return runner.run(
-            service.Worker(app, config, reports.ready, launcher.Launcher(forked)).run(install_signals=True)
+            service.Worker(app, config, on_ready, launcher.Launcher(forked)).run(install_signals=True)
         )
 
 

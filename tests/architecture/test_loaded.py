@@ -47,12 +47,12 @@ HELPS = {
 }
 SERVES = RUNS | {
     "cli.database", "cli.options", "cli.output", "cli.reloading", "cli.worker", "core.distribution", "core.events",
-    "core.loop", "core.worker", "core.workflows", "dev.reports",
+    "core.loop", "core.worker", "core.workflows", "dev.program", "dev.reports",
 }  # fmt: skip
 SHOWS = SENDS | {
     "cli.database", "cli.options", "cli.output", "cli.web", "cli.web_server", "core.checks", "core.discovery",
     "core.distribution", "core.events", "core.locate", "core.logs", "core.monitoring", "core.recovery",
-    "core.scheduler", "core.workflows", "web",
+    "core.scheduler", "core.workflows", "dev.program", "web",
 }  # fmt: skip
 CHECKS = SENDS - {"core.brokers"} | HELPS | {
     "cli.check", "cli.database", "core.checks", "core.discovery", "core.locate", "core.scheduler",
