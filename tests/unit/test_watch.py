@@ -77,7 +77,7 @@ def test_x30_the_roots_of_an_app_are_its_packages_wherever_they_are(
     assert watch.roots_of("shop:app", here) == [here]
     assert watch.roots_of("shared.sub.tasks:app", here) == [here, tmp_path / "there/shared"]
     assert watch.roots_of(f"{tmp_path}/there/plain.py", here) == [here, tmp_path / "there/plain.py"]
-    assert watch.roots_of("json.decoder", here) == [here] == watch.roots_of("horsies.demo.app", here)
+    assert watch.roots_of("json.decoder", here) == [here] == watch.roots_of("horsies.demo.shop", here)
 
     app = Horsies(AppConfig.for_database_url("postgresql://nobody@localhost:1/none"))
     app.discover_tasks(["shared.sub.tasks", str(tmp_path / "here/shop.py"), "json.tool"])
