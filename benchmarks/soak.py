@@ -3,7 +3,7 @@ transaction held open, which keeps the server from clearing away what is dead.
 
     make soak SECONDS=300 RATE=500 PROCESSES=2 NOTIFY=when_waiting
 
-One look a second at throughput, claims, dead rows and sizes goes to benchmarks/out/soak.csv and soak.png; at the end it
+One look a second at throughput, claims, dead rows and sizes goes to benchmarks/out/soak.csv; at the end it
 says whether there is drift, and exits with 1 if so. Finished rows stay in the table, so sizes are told per row too. How
 long claims take is measured in the worker; how many pages one reads, by explaining the very statement once a second in
 a transaction that is rolled back.
@@ -15,8 +15,6 @@ import argparse
 import asyncio
 import contextlib
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -36,6 +34,7 @@ from benchmarks.soak_report import Sample, percentile
 from horsies.core.db.connections import BY_INDEX
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Claimant, ClaimOrder
+from horsies.dev.program import Program
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "benchmarks" / "out"
@@ -188,19 +187,17 @@ def worker(url: str, claims: Path, processes: int) -> Iterator[None]:
     """A worker in a process of its own, until the block ends."""
     command = [sys.executable, "-m", "benchmarks.soak_worker", str(claims), "worker", "benchmarks.soak_worker:app"]
     options = ["--processes", str(processes), "--loglevel", "WARNING"]
-    process = subprocess.Popen([*command, *options], cwd=ROOT, env={**os.environ, "DATABASE_URL": url})
+    process = Program([*command, *options], cwd=ROOT, env={**os.environ, "DATABASE_URL": url})
     deadline = monotonic() + READY_S
     try:
         with psycopg.connect(url, autocommit=True) as conn:
             while conn.execute("SELECT FROM horsies_workers WHERE pid = %s", [process.pid]).rowcount == 0:
-                if process.poll() is not None or monotonic() > deadline:
-                    raise SystemExit(f"the worker does not get ready (exit code {process.returncode})")
+                if not process.is_running or monotonic() > deadline:
+                    raise SystemExit(f"the worker does not get ready (exit code {process.code})")
                 sleep(0.05)
         yield
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait()
+        process.stop(READY_S)
 
 
 def soak(url: str, seconds: float, rate: float, processes: int) -> list[Sample]:
@@ -241,20 +238,10 @@ def main() -> int:
     title = f"{options.seconds:g} s, {options.rate:g} tasks/s, {options.processes} processes; {facts}"
     OUT.mkdir(exist_ok=True)
     (OUT / "soak.csv").write_text(report.as_csv(samples, options.seconds))
-    draw_if_possible(samples, options.seconds, title)
     console.print(title, highlight=False)
     found = report.lines(samples, options.seconds)
     show(found, samples, options.seconds)
     return 0 if report.verdict(found).startswith("NO DRIFT") else 1
-
-
-def draw_if_possible(samples: list[Sample], seconds: float, title: str) -> None:
-    try:
-        from benchmarks.soak_plot import draw
-    except ModuleNotFoundError:
-        console.print("no picture: matplotlib is not installed (the extra `bench`)")
-        return
-    draw(samples, seconds, title, OUT / "soak.png")
 
 
 def parse() -> argparse.Namespace:
