@@ -6,18 +6,16 @@ import itertools
 import random
 import re
 import signal
-import socket
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
 from horsies.demo import shop
 from horsies.demo.programs import APP, SHOP, ShopPrograms
+from horsies.dev.ports import free_port
 
-LOOPBACK = "127.0.0.1"
-PORTS = range(8600, 8700)
 WEB = "dashboard"
 ADDRESS = re.compile(r"^dashboard: (\S+)$", re.MULTILINE)
 LOOK_S = 0.1
@@ -49,17 +47,7 @@ async def _open(programs: ShopPrograms, announce: Callable[[str], None], stop: a
 
 
 def _dashboard() -> tuple[str, ...]:
-    return ("web", APP, "--port", str(free_port(PORTS)), "--enable-actions")
-
-
-def free_port(ports: Iterable[int]) -> int:
-    """The first on which no program listens; 0, which means any, if all are taken."""
-    for port in ports:
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections do not count
-            one.bind((LOOPBACK, port))
-            return port
-    return 0
+    return ("web", APP, "--port", str(free_port()), "--enable-actions")
 
 
 @contextlib.contextmanager
