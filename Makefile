@@ -18,9 +18,9 @@ help: ## show this list
 	@awk -F ':.*## ' '/^##/ { sub(/^## /, ""); printf "\n%s\n", $$0 } /^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ## Try horsies
-demo: $(call with,demo) ## send, run, retry, cancel, kill and recover thousands of tasks; WEB=1: a busy shop and its dashboard
+demo: $(call with,demo) ## a small shop: send, run, retry, cancel, kill and recover thousands of tasks; WEB=1: with its dashboard, until Ctrl-C
 	$(BIN)/horsies demo $(if $(WEB),--web)
-	$(if $(WEB),,@echo "A dashboard, and a shop that stays busy for it: make demo WEB=1")
+	$(if $(WEB),,@echo "The same shop with its dashboard, until Ctrl-C: make demo WEB=1")
 
 test: $(call with,test) ## run the main tests; TESTS="tests/store -k claim" for some, VERSIONS=13,18 on other PostgreSQL servers
 	$(BIN)/python -m compileall -q horsies tests
@@ -82,7 +82,7 @@ bench-peers: $(PEERS)/.installed ## measure other queues next to horsies, for do
 $(PEERS)/.installed: benchmarks/peers/install.py benchmarks/peers/constraints.txt constraints.txt pyproject.toml
 	$(PYTHON) benchmarks/peers/install.py $(PEERS)
 
-# RATE=500 PROCESSES=2 NOTIFY=when_waiting for another mode; benchmarks/out/soak.csv and soak.png.
+# RATE=500 PROCESSES=2 NOTIFY=when_waiting for another mode; benchmarks/out/soak.csv.
 SECONDS ?= 300
 soak: $(call with,bench test) ## a steady load for SECONDS: does anything grow? DEPLOYS=1: a fleet that is deployed back and forth
 	$(if $(DEPLOYS),$(BIN)/python -m tests.deploys --seconds $(SECONDS) $(if $(WORKERS),--workers $(WORKERS)),\

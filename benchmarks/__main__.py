@@ -60,7 +60,6 @@ def main() -> int:
             words,
             options.tasks,
             options.repeat,
-            {},
             options.rows,
             options.workers,
             options.share,
@@ -103,17 +102,15 @@ def measure_part(bench: Bench, name: str) -> None:
 
 
 def publish(bench: Bench, options: argparse.Namespace) -> None:
-    """Every run as JSON, the table, the picture, and the pages if they were asked for."""
+    """Every run as JSON, the table, and the pages if they were asked for."""
     report = bench.report
-    written = json.dumps({**report.as_json(), "curves": bench.curves}, indent=2, ensure_ascii=False)
+    written = json.dumps(report.as_json(), indent=2, ensure_ascii=False)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "bench.json").write_text(written + "\n")
     if options.json:
         print(written)
     else:
         show(report)
-    if bench.curves:
-        draw(bench, [options.out / "scale.png", *([DOCS / "scale.png"] if options.doc else [])])
     if options.doc and STARTUP in options.only:
         target = DOCS / "performance.md"
         starts = report.some(lambda row: is_startup(row.key)).markdown()
@@ -125,17 +122,6 @@ def publish(bench: Bench, options: argparse.Namespace) -> None:
     if options.doc and parts_of_scale(options.only):
         target = DOCS / "scale.md"
         target.write_text(page.written(target.read_text(), report, bench.rows, bench.workers))
-
-
-def draw(bench: Bench, targets: Sequence[Path]) -> None:
-    """The picture of what was measured at several sizes."""
-    if importlib.util.find_spec("matplotlib") is None:
-        bench.console.print("There is no picture, because matplotlib is missing: pip install matplotlib")
-        return
-    from benchmarks.scale import plot
-
-    for target in targets:
-        plot.draw(bench.curves, facts(bench.report.machine), target)
 
 
 def parse() -> argparse.Namespace:
@@ -151,7 +137,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--against", type=Path, metavar="DIR", help="compare with the checkout in this directory")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each of both, with --against (5)")
     parser.add_argument("--pg", action="append", default=[], metavar="NAME=VALUE", help="a setting of the server")
-    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="for bench.json and scale.png")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="for bench.json")
     parser.add_argument("--json", action="store_true", help="print JSON, not a table")
     parser.add_argument("--doc", action="store_true", help="write the table into docs/performance.md or docs/scale.md")
     options = parser.parse_args()

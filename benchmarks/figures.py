@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -34,7 +34,7 @@ SENDERS = 16
 SENT_BY_ONE, SENT_BY_MANY = 600, 3_200
 MANY = 50_000
 PINGS = 300
-MORE_PINGS = 700
+FLUSHES = 700
 MILLION = 1_000_000
 FULL_LEAD_S = 8.0  # vacuum and analyze have more to read
 IDLE_S = 30
@@ -42,9 +42,6 @@ KILLS = 7
 SETTLE_S = 2
 SCHEDULES = 10_000
 SCHEDULES_S = 30
-
-
-Curves: TypeAlias = dict[str, list[tuple[float, float]]]  # for the picture, by name: what was asked for, and its cost
 
 
 class Bench(NamedTuple):
@@ -55,7 +52,6 @@ class Bench(NamedTuple):
     console: Console
     tasks: int
     repeat: int
-    curves: Curves
     rows: int = 1_000_000
     workers: int = 16
     share: float = 1.0  # of all counts and times of `scale`, to try it out
@@ -199,15 +195,9 @@ def pings(bench: Bench) -> None:
         medians = [percentiles(run)[50] for run in runs]
         bench.report.add(f"latency_{key}", f"idle, `send` to {what}: p50", "ms", medians, Bar(limit, "under"), note)
     for _ in bench.times("bare flushes", 1):
-        bare = latency.flushes(bench.server.directory, MORE_PINGS)
+        bare = latency.flushes(bench.server.directory, FLUSHES)
     note = f"the longest of {len(bare)}: {max(bare):.0f} ms; a send waits for three of them"
     bench.report.add("flush", "… a bare flush of 8 kB to the same disk: p50", "ms", [percentiles(bare)[50]], None, note)
-    with bench.server.without_flushes():
-        found = [latency.measure(bench.server, MORE_PINGS) for _ in bench.times(f"{MORE_PINGS} sends without flushes")]
-    disturbed = sum(len(one.result) - len(one.undisturbed) for one in found)
-    note = f"the machine stood still during {disturbed} others"
-    what = f"… the longest of {MORE_PINGS * len(found):,}, if the disk is not waited for"
-    bench.report.add("latency_longest", what, "ms", [max(one.undisturbed) for one in found], Bar(20, "under"), note)
 
 
 def full(bench: Bench) -> None:
@@ -333,16 +323,6 @@ def _ran(bench: Bench, shape: str, size: int) -> workflows.Run:
     return run
 
 
-def batches(bench: Bench) -> None:
-    """The ceiling by the size of its batches; only when asked for."""
-    for size in (1, 10, 50, 200, 500):
-        count = min(bench.tasks, 1_000 * size)
-        rates = [
-            drain.measure_ceiling(bench.server, count, size).rate for _ in bench.times(f"ceiling, batches of {size}")
-        ]
-        bench.report.add(f"ceiling_{size}", f"ceiling in batches of {size} ({count:,} tasks)", "tasks/s", rates)
-
-
 def schedulers(bench: Bench) -> None:
     """Ten thousand schedules, checked every second: nearly none due, then each of them about every 90 s."""
     add = bench.report.add
@@ -380,6 +360,5 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "idle": idle,
     "schedules": schedulers,
     "statements": by_statement,
-    "batches": batches,
 }
-USUAL = [name for name in GROUPS if name not in ("batches", "recovery", "schedules", "sql")]
+USUAL = [name for name in GROUPS if name not in ("recovery", "schedules", "sql")]

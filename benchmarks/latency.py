@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from benchmarks.process import ROOT, worker
 from benchmarks.server import Server
-from benchmarks.stalls import watched
 
 PAUSE_S = (0.01, 0.04)
 WARM_UP = 20
@@ -28,16 +27,14 @@ PAGE, SLOTS = bytes(8192), 100
 
 
 class Latency(NamedTuple):
-    """Milliseconds from the call of `send`, of each task; `undisturbed` are the results that came while the machine did
-    not stand still."""
+    """Milliseconds from the call of `send`, of each task."""
 
     start: list[float]
     result: list[float]
-    undisturbed: list[float]
 
 
 def measure(server: Server, count: int) -> Latency:
-    with worker(server, "--processes", "2"), watched() as stalls:
+    with worker(server, "--processes", "2"):
         command = [sys.executable, "-m", "benchmarks.latency", str(count)]
         answer = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     server.clear()
@@ -45,7 +42,6 @@ def measure(server: Server, count: int) -> Latency:
     return Latency(
         [(started - sent) / 1e6 for sent, started, _ in times],
         [(got - sent) / 1e6 for sent, _, got in times],
-        [(got - sent) / 1e6 for sent, _, got in times if not any(stall.meets(sent, got) for stall in stalls)],
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,9 +14,10 @@ from typing import NamedTuple
 import psutil
 
 from benchmarks.server import Server
+from horsies.dev.program import Program
 
 ROOT = Path(__file__).resolve().parent.parent
-READY_S = 60.0
+READY_S = STOP_S = 60.0
 APP = "benchmarks.app:app"
 
 
@@ -47,14 +47,14 @@ class Memory(NamedTuple):
 class WorkerProcess:
     """The supervisor, its launcher (the fork server) and the children."""
 
-    def __init__(self, server: Server, popen: subprocess.Popen[bytes]) -> None:
+    def __init__(self, server: Server, program: Program) -> None:
         self._server = server
-        self._popen = popen
-        self.supervisor = psutil.Process(popen.pid)
+        self._program = program
+        self.supervisor = psutil.Process(program.pid)
 
     @property
     def worker_id(self) -> str:
-        return str(self._server.row("SELECT worker_id FROM horsies_workers WHERE pid = %s", self._popen.pid)[0])
+        return str(self._server.row("SELECT worker_id FROM horsies_workers WHERE pid = %s", self._program.pid)[0])
 
     @property
     def launcher(self) -> psutil.Process:
@@ -66,15 +66,15 @@ class WorkerProcess:
 
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_S
-        while not self._server.row("SELECT count(*) FROM horsies_workers WHERE pid = %s", self._popen.pid)[0]:
+        while not self._server.row("SELECT count(*) FROM horsies_workers WHERE pid = %s", self._program.pid)[0]:
             self.must_live()
             if time.monotonic() > deadline:
                 raise SystemExit("the worker does not get ready")
             time.sleep(0.05)
 
     def must_live(self) -> None:
-        if self._popen.poll() is not None:
-            raise SystemExit(f"the worker ended with {self._popen.returncode}")
+        if not self._program.is_running:
+            raise SystemExit(f"the worker ended with {self._program.code}")
 
     def cpu(self) -> Cpu:
         children = sum(own_seconds(child) for child in self.children)
@@ -95,12 +95,10 @@ class WorkerProcess:
         return sum(memory_of(process).pss for process in (self.supervisor, self.launcher, *self.children))
 
     def tell_to_stop(self) -> None:
-        if self._popen.poll() is None:
-            self._popen.send_signal(signal.SIGTERM)
+        self._program.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        self.tell_to_stop()
-        self._popen.wait(60)
+        self._program.stop(STOP_S)
 
 
 @contextmanager
@@ -131,11 +129,7 @@ def launch(
 ) -> WorkerProcess:
     """A worker that may not be ready yet; what it logs goes into the file, if one is given."""
     command = [sys.executable, "-m", "horsies.cli.main", "worker", app, "--loglevel", loglevel, *options]
-    environment = {**os.environ, **(env or {})}
-    if log is None:
-        return WorkerProcess(server, subprocess.Popen(command, cwd=ROOT, env=environment))
-    with log.open("ab") as file:
-        return WorkerProcess(server, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file))
+    return WorkerProcess(server, Program(command, cwd=ROOT, env={**os.environ, **(env or {})}, output=log))
 
 
 def own_seconds(process: psutil.Process) -> float:

@@ -5,19 +5,16 @@ checks all of them every second and some, or nearly none, are due.
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
-from benchmarks.process import own_seconds, tree_seconds
+from benchmarks.process import ROOT, own_seconds, tree_seconds
 from benchmarks.server import Server
+from horsies.dev.program import Program
 
-ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 180.0
 SETTLE_S = 5.0
 
@@ -44,7 +41,7 @@ def measure(server: Server, count: int, seconds: float, *, is_busy: bool = False
     command = [sys.executable, "-m", "horsies", "scheduler", "benchmarks.scheduled:app", "--loglevel", "WARNING"]
     env = {**os.environ, "SCHEDULES": str(count), "BUSY": "1" if is_busy else "0"}
     begun = time.monotonic()
-    process = subprocess.Popen(command, cwd=ROOT, env=env)
+    process = Program(command, cwd=ROOT, env=env)
     try:
         _wait(server, process, count)
         seen = time.monotonic() - begun
@@ -57,8 +54,7 @@ def measure(server: Server, count: int, seconds: float, *, is_busy: bool = False
         time.sleep(SETTLE_S)
         return _watched(server, psutil.Process(process.pid), seconds, seen)
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.stop(60)
         server.row("WITH gone AS (DELETE FROM horsies_schedule_state RETURNING 1) SELECT count(*) FROM gone")
         server.clear()
 
@@ -77,11 +73,11 @@ def _watched(server: Server, process: psutil.Process, seconds: float, begin_s: f
     return Cost(begin_s, own / passed, all_of_it / passed, memory, sent / passed, latest)
 
 
-def _wait(server: Server, process: subprocess.Popen[bytes], count: int) -> None:
+def _wait(server: Server, process: Program, count: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while server.row("SELECT count(*) FROM horsies_schedule_state")[0] < count:
-        if process.poll() is not None:
-            raise SystemExit(f"the scheduler ended with {process.returncode}")
+        if not process.is_running:
+            raise SystemExit(f"the scheduler ended with {process.code}")
         if time.monotonic() > deadline:
             raise SystemExit(f"the scheduler has not seen {count} schedules within {PATIENCE_S:.0f} s")
         time.sleep(0.1)

@@ -123,19 +123,6 @@ class Server:
         )
         self._conn.execute("CHECKPOINT")
 
-    @contextmanager
-    def without_flushes(self) -> Iterator[None]:
-        """The disk is not waited for, for as long as the block lasts."""
-        self._reload("ALTER SYSTEM SET fsync = off")
-        try:
-            yield
-        finally:
-            self._reload("ALTER SYSTEM SET fsync = on")
-
-    def _reload(self, command: str) -> None:
-        self._conn.execute(command.encode())
-        self._conn.execute("SELECT pg_reload_conf()")
-
     def clear(self) -> None:
         self._conn.execute(f"TRUNCATE {CLEARED} RESTART IDENTITY CASCADE".encode())
 

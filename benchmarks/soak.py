@@ -3,46 +3,38 @@ transaction held open, which keeps the server from clearing away what is dead.
 
     make soak SECONDS=300 RATE=500 PROCESSES=2 NOTIFY=when_waiting
 
-One look a second at throughput, claims, dead rows and sizes goes to benchmarks/out/soak.csv and soak.png; at the end it
-says whether there is drift, and exits with 1 if so. Finished rows stay in the table, so sizes are told per row too. How
-long claims take is measured in the worker; how many pages one reads, by explaining the very statement once a second in
-a transaction that is rolled back.
+One look a second at throughput, waits, a claim, dead rows and sizes goes to benchmarks/out/soak.csv; at the end it says
+whether there is drift, and exits with 1 if so. Finished rows stay in the table, so sizes are told per row too. What a
+claim costs is found by explaining the very statement once a second, in a transaction that is rolled back.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
-import signal
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
-import psycopg
 from psycopg import AsyncConnection, IsolationLevel
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import server
 from benchmarks import soak_report as report
-from benchmarks.soak_report import Sample, percentile
+from benchmarks.process import ROOT, worker
+from benchmarks.scale.sizes import LOCATOR, settings
+from benchmarks.soak_report import Sample
 from horsies.core.db.connections import BY_INDEX
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Claimant, ClaimOrder
 
-ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "benchmarks" / "out"
 # Minutes stand for hours here: vacuum, which by default looks once a minute, gets its turns as often.
 SETTINGS = {"autovacuum_naptime": "5s"}
 TICK_S = 0.02
-READY_S = 60.0
 STUCK_S = 60.0  # a run that is so late has come to a halt somewhere
 console = Console(width=None if sys.stdout.isatty() else 110)
 
@@ -65,10 +57,8 @@ FINISHED = """
 class Soak:
     """One run on a database that has the schema."""
 
-    def __init__(self, url: str, claims: Path, seconds: float, rate: float) -> None:
+    def __init__(self, url: str, seconds: float, rate: float) -> None:
         self._url = url
-        self._claims = claims
-        self._claims_read = 0
         self._seconds = seconds
         self._rate = rate
         self._sent = 0
@@ -96,11 +86,11 @@ class Soak:
         return monotonic() - self._begun
 
     async def _send(self) -> None:
-        from benchmarks.soak_worker import work
+        from benchmarks.scale.app import noop
 
         while self._now < self._seconds:
             due = int(self._now * self._rate) - self._sent
-            for sent in await asyncio.gather(*(work.send_async(n) for n in range(min(due, 500)))):
+            for sent in await asyncio.gather(*(noop.send_async(n) for n in range(min(due, 500)))):
                 sent.unwrap()
                 self._sent += 1
             await asyncio.sleep(TICK_S)
@@ -125,24 +115,14 @@ class Soak:
         second, sent, self._sent_before = self._now, self._sent_before, self._sent
         count, wait_p50, wait_p99 = await _row(eyes, FINISHED, since, until)
         self._done += count
-        pings, claims = self._new_times()
         probe_ms, pages = await explain_claim(probe)
         live, dead, table, indexes, pending, attempts, waiting_dead = await _row(eyes, SIZES)
         self.samples.append(
             Sample(
-                second, sent, self._done, count / (until - since), wait_p50, wait_p99,
-                len(claims), percentile(claims, 0.5), percentile(claims, 0.99), percentile(pings, 0.5), probe_ms, pages,
+                second, sent, self._done, count / (until - since), wait_p50, wait_p99, probe_ms, pages,
                 live, dead, table, indexes, pending, attempts, waiting_dead,
             )
         )  # fmt: skip
-
-    def _new_times(self) -> tuple[list[float], list[float]]:
-        """The pings and the claims that the worker has written down since the last look."""
-        if not self._claims.exists():
-            return [], []
-        lines = self._claims.read_text().splitlines()
-        fresh, self._claims_read = [line.split() for line in lines[self._claims_read :]], len(lines)
-        return [float(line[0]) for line in fresh], [float(one) for line in fresh for one in line[1:]]
 
 
 class Explained:
@@ -183,37 +163,17 @@ async def _clock(conn: AsyncConnection[Any]) -> float:
     return float((await _row(conn, "SELECT extract(epoch FROM clock_timestamp())::float8"))[0])
 
 
-@contextlib.contextmanager
-def worker(url: str, claims: Path, processes: int) -> Iterator[None]:
-    """A worker in a process of its own, until the block ends."""
-    command = [sys.executable, "-m", "benchmarks.soak_worker", str(claims), "worker", "benchmarks.soak_worker:app"]
-    options = ["--processes", str(processes), "--loglevel", "WARNING"]
-    process = subprocess.Popen([*command, *options], cwd=ROOT, env={**os.environ, "DATABASE_URL": url})
-    deadline = monotonic() + READY_S
-    try:
-        with psycopg.connect(url, autocommit=True) as conn:
-            while conn.execute("SELECT FROM horsies_workers WHERE pid = %s", [process.pid]).rowcount == 0:
-                if process.poll() is not None or monotonic() > deadline:
-                    raise SystemExit(f"the worker does not get ready (exit code {process.returncode})")
-                sleep(0.05)
-        yield
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait()
-
-
-def soak(url: str, seconds: float, rate: float, processes: int) -> list[Sample]:
+def soak(on: server.Server, seconds: float, rate: float, processes: int, notify: str) -> list[Sample]:
     """The whole run on a database; its samples."""
-    from benchmarks.soak_worker import app  # here, because the app reads DATABASE_URL
+    mode = settings(notify=notify)
+    os.environ.update(mode, DATABASE_URL=on.url)
+    from benchmarks.scale.app import app  # here, because the app reads them
 
     broker = app.get_broker()
     try:
         asyncio.run(broker.ensure_schema_initialized()).unwrap()
-        with tempfile.TemporaryDirectory(prefix="horsies-soak-") as place:
-            claims = Path(place) / "claims"
-            with worker(url, claims, processes):
-                return asyncio.run(Soak(url, claims, seconds, rate).run())
+        with worker(on, "--processes", str(processes), app=LOCATOR, env=mode):
+            return asyncio.run(Soak(on.url, seconds, rate).run())
     finally:
         broker.close()
 
@@ -233,28 +193,17 @@ def show(found: list[report.Line], samples: list[Sample], seconds: float) -> Non
 
 def main() -> int:
     options = parse()
-    os.environ["NOTIFY"] = options.notify  # the app of the soak reads it
-    settings = SETTINGS | dict(pair.split("=", 1) for pair in options.pg)
-    with server.running(settings) as on:
-        samples = soak(on.url, options.seconds, options.rate, options.processes)
-        facts = f"PostgreSQL {', '.join(f'{name}={value}' for name, value in (on.facts() | settings).items())}"
+    given = SETTINGS | dict(pair.split("=", 1) for pair in options.pg)
+    with server.running(given) as on:
+        samples = soak(on, options.seconds, options.rate, options.processes, options.notify)
+        facts = f"PostgreSQL {', '.join(f'{name}={value}' for name, value in (on.facts() | given).items())}"
     title = f"{options.seconds:g} s, {options.rate:g} tasks/s, {options.processes} processes; {facts}"
     OUT.mkdir(exist_ok=True)
     (OUT / "soak.csv").write_text(report.as_csv(samples, options.seconds))
-    draw_if_possible(samples, options.seconds, title)
     console.print(title, highlight=False)
     found = report.lines(samples, options.seconds)
     show(found, samples, options.seconds)
     return 0 if report.verdict(found).startswith("NO DRIFT") else 1
-
-
-def draw_if_possible(samples: list[Sample], seconds: float, title: str) -> None:
-    try:
-        from benchmarks.soak_plot import draw
-    except ModuleNotFoundError:
-        console.print("no picture: matplotlib is not installed (the extra `bench`)")
-        return
-    draw(samples, seconds, title, OUT / "soak.png")
 
 
 def parse() -> argparse.Namespace:

@@ -29,10 +29,6 @@ class Sample:
     throughput: float
     wait_p50_ms: float | None  # from due to started
     wait_p99_ms: float | None
-    claims: int
-    claim_p50_ms: float | None  # as the worker sees them
-    claim_p99_ms: float | None
-    ping_ms: float | None  # a statement that does nothing, in the same process
     probe_ms: float  # the claim statement, explained and rolled back
     probe_pages: int
     live_rows: int
@@ -46,10 +42,6 @@ class Sample:
     @property
     def backlog(self) -> int:
         return max(0, self.sent - self.done)
-
-    @property
-    def claim_p99_in_pings(self) -> float | None:
-        return self.claim_p99_ms / self.ping_ms if self.claim_p99_ms and self.ping_ms else None
 
     @property
     def bytes_per_row(self) -> float | None:
@@ -95,15 +87,11 @@ class Rule(NamedTuple):
         return after < before * self.worst if self.worst < 1 else after > before * self.worst
 
 
-# Milliseconds depend on what else the machine has to do. So the claims that the worker measures are judged in pings,
-# and the statement itself by its time in the server and the pages it reads. Vacuum leaves dead rows alone until there
-# are about 2,000 and one in a hundred.
+# Milliseconds depend on what else the machine has to do, so a claim is judged by its time in the server and the pages
+# that it reads. Vacuum leaves dead rows alone until there are about 2,000 and one in a hundred.
 RULES = (
     Rule("throughput", "tasks/s", lambda s: s.throughput, 0.9),
     Rule("due to start, p99", "ms", lambda s: s.wait_p99_ms),
-    Rule("claim, p50", "ms", lambda s: s.claim_p50_ms),
-    Rule("claim, p99", "ms", lambda s: s.claim_p99_ms),
-    Rule("claim, p99", "pings", lambda s: s.claim_p99_in_pings, 1.5, slack=1.0),
     Rule("claim, in the server", "ms", lambda s: s.probe_ms, 1.5, slack=1.0),
     Rule("claim, in the server", "pages", lambda s: s.probe_pages, 1.5, slack=50.0),
     Rule("dead rows", "rows", lambda s: s.dead_rows, 1.5, slack=5_000.0),
@@ -182,14 +170,6 @@ def number(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def percentile(values: Sequence[float], share: float) -> float | None:
-    """The value below which this share of the values lies."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def _median(rule: Rule, samples: Sequence[Sample]) -> float | None:

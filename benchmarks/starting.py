@@ -4,9 +4,7 @@ processes. `make bench ONLY=startup` and `make bench-peers` measure starts with 
 
 from __future__ import annotations
 
-import os
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,10 +15,13 @@ from typing import NamedTuple
 
 import psutil
 
+from horsies.dev.program import Program
+
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 90.0
 STOP_S = 20.0
 LOOK_S = 0.002
+LAST_LINES = 12
 
 
 class Failed(Exception):
@@ -53,59 +54,24 @@ class Memory(NamedTuple):
         return Memory(*(now - then for now, then in zip(self, before, strict=True)))
 
 
-class Process:
-    """One program in a process group of its own. What it writes is kept for the case that it fails."""
+class Process(Program):
+    """A program whose output is kept for the case that it fails."""
 
     def __init__(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        home: Path,
-        talks: bool = False,
-        directory: Path = ROOT,
+        self, command: Sequence[str], environment: Mapping[str, str], home: Path, directory: Path = ROOT
     ) -> None:
         self.log = Path(tempfile.mkstemp(dir=home, prefix="said-")[1])
-        pipe = subprocess.PIPE if talks else None
-        with self.log.open("wb") as log:
-            self.started_at = time.time()
-            self.popen = subprocess.Popen(
-                command,
-                cwd=directory,
-                env=environment,
-                stdin=pipe or subprocess.DEVNULL,
-                stdout=pipe or log,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
+        self.started_at = time.time()
+        super().__init__(command, output=self.log, env=environment, cwd=directory)
 
     def must_live(self) -> None:
-        if self.popen.poll() is not None:
-            raise Failed(f"a process ended with {self.popen.returncode}:\n{self.last_words()}")
-
-    def last_words(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-12:])
+        if not self.is_running:
+            raise Failed(f"a process ended with {self.code}:\n{self.last_lines(LAST_LINES)}")
 
     def tree(self) -> list[psutil.Process]:
         """It, and all processes below it."""
-        root = psutil.Process(self.popen.pid)
+        root = psutil.Process(self.pid)
         return [root, *root.children(recursive=True)]
-
-    def ask_to_stop(self) -> None:
-        """A sender ends when it hears no more, a worker by its signal."""
-        if self.popen.stdin is not None:
-            self.popen.stdin.close()
-        elif self.popen.poll() is None:
-            self.popen.send_signal(signal.SIGTERM)
-
-    def stop(self) -> None:
-        """Gently; if that takes too long, the whole group at once."""
-        self.ask_to_stop()
-        try:
-            self.popen.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.popen.pid, signal.SIGKILL)
-            self.popen.wait()
 
 
 def until(holds: Callable[[], object], alive: Sequence[Process], what: str, every: float = 0.01) -> None:
@@ -115,7 +81,7 @@ def until(holds: Callable[[], object], alive: Sequence[Process], what: str, ever
         for process in alive:
             process.must_live()
         if time.monotonic() > deadline:
-            words = "\n".join(process.last_words() for process in alive)
+            words = "\n".join(process.last_lines(LAST_LINES) for process in alive)
             raise Failed(f"{what}: not within {PATIENCE_S:.0f} s\n{words}")
         time.sleep(every)
 

@@ -31,6 +31,7 @@ from benchmarks.report import Bar, Report
 from benchmarks.server import Server
 from benchmarks.starting import (
     ROOT,
+    STOP_S,
     Failed,
     Memory,
     Process,
@@ -119,11 +120,11 @@ class Checkout:
 
     @contextmanager
     def started(self, *words: str) -> Iterator[Process]:
-        process = Process(self.command(*words), self.environment, self.home, directory=self.home)
+        process = Process(self.command(*words), self.environment, self.home, self.home)
         try:
             yield process
         finally:
-            process.stop()
+            process.stop(STOP_S)
 
 
 def measure(server: Server, report: Report, times: Iterator[int], root: Path = ROOT) -> None:

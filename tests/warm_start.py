@@ -9,6 +9,7 @@ interpreter is started cold, and so is every process if HORSIES_TEST_COLD is set
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import importlib
 import json
@@ -37,14 +38,21 @@ LARGEST_REQUEST = 1 << 17
 
 
 def start(
-    args: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], program: str = HORSIES, **streams: Any
-) -> subprocess.Popen[str]:
+    args: tuple[str, ...],
+    *,
+    cwd: Path | None,
+    env: Mapping[str, str],
+    program: str = HORSIES,
+    text: bool = True,
+    **given: Any,
+) -> subprocess.Popen[Any]:
     """`python -m horsies args…` in a session of its own; or another program, which is the function `main` of a module,
     or a file."""
     if _must_be_cold(env):
         command = [sys.executable, *_cold(program), *args]
-        return subprocess.Popen(command, cwd=cwd, env=env, text=True, start_new_session=True, **streams)
-    return _WarmProcess((program, *args), cwd=cwd, env=env, text=True, **streams)
+        session = {} if "process_group" in given else {"start_new_session": True}
+        return subprocess.Popen(command, cwd=cwd, env=env, text=text, **session, **given)
+    return _WarmProcess((program, *args), cwd=cwd or Path.cwd(), env=env, text=text, **given)
 
 
 def run(
@@ -92,11 +100,11 @@ def _for_the_interpreter(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(prefixes)}
 
 
-class _WarmProcess(subprocess.Popen[str]):
+class _WarmProcess(subprocess.Popen[Any]):
     """A process of the server that this one can wait for: the server passes on its end."""
 
     def _execute_child(self, args: tuple[str, ...], *given: Any) -> None:
-        (_, _, _, _, cwd, env, _, _, _), pipes = given[:9], given[9:15]
+        (_, _, _, keeps, cwd, env, _, _, _), pipes = given[:9], given[9:15]
         stdin, _, _, stdout, _, stderr = pipes
         self._status, theirs = os.pipe()
         with contextlib.ExitStack() as opened:
@@ -104,8 +112,8 @@ class _WarmProcess(subprocess.Popen[str]):
             empty = os.open(os.devnull, os.O_RDWR)
             opened.callback(os.close, empty)
             files = [empty if number == -1 else number for number in (stdin, stdout, stderr)]
-            request = {"program": args[0], "args": list(args[1:]), "cwd": str(cwd), "env": dict(env)}
-            self.pid = _server().fork(request, [*files, theirs])
+            request = {"program": args[0], "args": list(args[1:]), "cwd": str(cwd), "env": dict(env), "keeps": keeps}
+            self.pid = _server().fork(request, [*files, theirs, *keeps])
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
@@ -210,7 +218,7 @@ def serve(requests: socket.socket) -> Callable[[], None]:
         if ended in ready:
             ended.recv(4096)
         if requests in ready:
-            message, files, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 5)
+            message, files, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 16)
             if not message:
                 os._exit(0)  # the tests have ended
             request = json.loads(message)
@@ -248,7 +256,11 @@ def _become(warm: int, request: dict[str, Any], files: list[int], others: tuple[
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, file in enumerate(files[:3]):
         os.dup2(file, number)
-    for file in (*files[:4], *others):
+    kept = [fcntl.fcntl(file, fcntl.F_DUPFD, 1_000) for file in files[4:] if request["program"] is not None]
+    for file in (*files[: 4 if request["program"] is None else None], *others):
+        os.close(file)
+    for number, file in zip(request.get("keeps", ()), kept, strict=True):
+        os.dup2(file, number)
         os.close(file)
     os.chdir(request["cwd"])
     os.environ.clear()

@@ -10,11 +10,13 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -23,9 +25,11 @@ from psycopg import sql
 
 from benchmarks.peers import gate, marks
 from benchmarks.peers.catalog import Contender, Settings, processes, worker_command
-from benchmarks.starting import ROOT, STOP_S, Process, compile_all, until
+from benchmarks.starting import LAST_LINES, ROOT, STOP_S, Failed, Process, compile_all, until
 from horsies.core import embedded
+from horsies.dev.program import Program
 
+LOOK_S = 0.1
 APPENDFSYNC = os.environ.get("REDIS_APPENDFSYNC", "everysec")
 SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size", "autovacuum", "jit")
 
@@ -95,18 +99,17 @@ class Lab:
             yield started
         finally:
             for process in started:
-                process.ask_to_stop()
+                process.send_signal(signal.SIGTERM)
             for process in started:
-                process.stop()
+                process.stop(STOP_S)
 
     @contextmanager
     def sender(self, contender: Contender, store: Store) -> Iterator[Sender]:
         command = [sys.executable, "-m", "benchmarks.peers.program", contender.system, "send"]
-        process = Process(command, self.environment(store, {}, self.home), self.home, talks=True)
-        try:
-            yield Sender(process)
-        finally:
-            process.stop()
+        lines: SimpleQueue[str] = SimpleQueue()
+        environment = self.environment(store, {}, self.home)
+        with Program(command, cwd=ROOT, env=environment, output=lines.put, has_input=True) as program:
+            yield Sender(program, lines)
 
 
 class Store:
@@ -170,21 +173,22 @@ class RedisStore(Store):
 class Sender:
     """A sender process that takes orders."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    def __init__(self, program: Program, lines: SimpleQueue[str]) -> None:
+        self._program = program
+        self._lines = lines
 
     def order(self, do: str, settings: Settings | None = None, **facts: object) -> dict[str, Any]:
-        pipes = self._process.popen
-        assert pipes.stdin is not None and pipes.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            pipes.stdin.write(json.dumps({"do": do, "settings": dict(settings or {}), **facts}) + "\n")
-            pipes.stdin.flush()
-        line = pipes.stdout.readline()
-        if not line:
-            pipes.wait(STOP_S)
-            self._process.must_live()
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            self._program.write(json.dumps({"do": do, "settings": dict(settings or {}), **facts}) + "\n")
+        said: list[str] = []
+        while self._program.is_running or not self._lines.empty():
+            with contextlib.suppress(Empty):
+                line = self._lines.get(timeout=LOOK_S)
+                if line.startswith("{"):
+                    answer: dict[str, Any] = json.loads(line)
+                    return answer
+                said.append(line)
+        raise Failed("\n".join([f"a sender ended with {self._program.code}:", *said[-LAST_LINES:]]))
 
 
 @contextmanager
@@ -229,4 +233,4 @@ def redis_server(home: Path) -> Iterator[Any]:
         until((home / "redis.sock").is_socket, [process], "Redis")
         yield redis.Redis(unix_socket_path=str(home / "redis.sock"))
     finally:
-        process.stop()
+        process.stop(STOP_S)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from benchmarks.process import APP, ROOT, own_seconds
+from horsies.dev.program import Program
 
 READY_S = 60.0
 PATIENCE_S = 60.0
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 class Board:
     """The dashboard, and one connection to it."""
 
-    def __init__(self, url: str, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, url: str, process: Program) -> None:
         self.url = url
         self._process = psutil.Process(process.pid)
         self._conn = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE_S)
@@ -59,21 +59,19 @@ def board(app: str = APP) -> Iterator[Board]:
     with tempfile.TemporaryDirectory(prefix="horsies-bench-") as folder:
         log = Path(folder) / "web.log"
         command = [sys.executable, "-m", "horsies.cli.main", "web", app, "--port", "0", "--enable-actions"]
-        with log.open("wb") as said:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
+        process = Program(command, cwd=ROOT, output=log)
         try:
             made = Board(_address(process, log), process)
             yield made
             made.close()
         finally:
-            process.terminate()
-            process.wait(PATIENCE_S)
+            process.stop(PATIENCE_S)
 
 
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+def _address(process: Program, log: Path) -> str:
     deadline = time.monotonic() + READY_S
     while (found := ADDRESS.search(log.read_text(errors="replace"))) is None:
-        if process.poll() is not None or time.monotonic() > deadline:
+        if not process.is_running or time.monotonic() > deadline:
             raise SystemExit(f"the dashboard does not get ready: {log.read_text(errors='replace')[-500:]}")
         time.sleep(0.05)
     return found[1]

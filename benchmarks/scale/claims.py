@@ -17,7 +17,7 @@ from benchmarks.server import Server
 from horsies.core.models.queues import CustomQueueConfig
 
 PAUSED = 20_000
-QUEUES = (1, 10, 100, 1_000)
+QUEUES = (1, 1_000)
 PINGS = 60
 SETTLE_S = 2.0
 LEAD_S = 6.0
@@ -67,8 +67,6 @@ def among_queues(bench: Bench) -> None:
             found[count] = look(bench, with_queues([queue(f"q{n:04}") for n in range(count)]))
             bench.server.clear()
             bench.say(str(found[count]))
-        bench.curves.setdefault("queue_claim_ms", []).append((count, found[count].claim))
-        bench.curves.setdefault("queue_result_ms", []).append((count, found[count].result))
     one, many = found[min(found)], found[max(found)]
     add, bar = bench.report.add, Bar(SLOWER, "at most")
     add("claims_queues", f"a claim of {max(found):,} queues, of that of one", "", [many.claim / one.claim], bar,

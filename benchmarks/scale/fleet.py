@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 import psycopg
 
@@ -10,7 +11,7 @@ from benchmarks.figures import Bench
 from benchmarks.latency import WARM_UP
 from benchmarks.report import Bar
 from benchmarks.scale import programs
-from benchmarks.scale.crew import Crew, crew
+from benchmarks.scale.crew import crew
 from benchmarks.scale.sizes import queue, settings, with_queues
 from benchmarks.scale.watch import watching
 
@@ -22,22 +23,32 @@ CHANNELS = ("task_new", "task_queue_default", "task_done")
 MORE = 1.5  # times what one worker does: it looks again now and then, and so do others
 
 
+class Sent(NamedTuple):
+    """The median from `send` to the result; claims and statements for each send."""
+
+    result_ms: float
+    claims: float
+    statements: float
+
+
 def fleet(bench: Bench) -> None:
     pings = bench.some(PINGS, 5)
+    found: dict[int, Sent] = {}
     for _ in bench.times(f"sends to fleets of 1 to {bench.workers} idle workers", runs=1):
         with crew(bench.server, 0) as workers:
-            for size in steps(bench.workers):
+            for size in sorted({min(size, bench.workers) for size in (1, 8, bench.workers)}):
                 workers.grow(size)
-                _of_one_size(bench, workers, size, pings)
-    claims, delays = dict(bench.curves["claims_per_send"]), dict(bench.curves["result_ms"])
+                found[size] = _of_one_size(bench, size, pings)
+    claims = {size: one.claims for size, one in found.items()}
+    spoken = {size: one.statements for size, one in found.items()}
+    delays = {size: one.result_ms for size, one in found.items()}
     add = bench.report.add
-    shown = sorted({8, bench.workers} & set(claims) - {1})
+    shown = sorted(set(found) - {1})
     add("fleet_claims_1", f"claims for each send, {_idle(1)}", "", [claims[1]])
     for size in shown:
         what, note = f"… {_idle(size)}, of that", f"{claims[size]:.1f} claims"
         add(f"fleet_claims_{size}", what, "", [claims[size] / claims[1]], Bar(MORE, "at most"), note)
     others(bench, pings, claims[1])
-    spoken = dict(bench.curves["statements_per_send"])
     add("fleet_statements_1", f"statements for each send, until the result is there, {_idle(1)}", "", [spoken[1]])
     for size in shown:
         what, note = f"… {_idle(size)}, of that", f"{spoken[size]:.1f} statements"
@@ -49,26 +60,16 @@ def fleet(bench: Bench) -> None:
     notifications(bench)
 
 
-def steps(most: int) -> list[int]:
-    """1, 2, 4 … and the most."""
-    found = [1]
-    while found[-1] * 2 <= most:
-        found.append(found[-1] * 2)
-    return found if found[-1] == most else [*found, most]
-
-
-def _of_one_size(bench: Bench, workers: Crew, size: int, pings: int) -> None:
+def _of_one_size(bench: Bench, size: int, pings: int) -> Sent:
     time.sleep(SETTLE_S)
     p50 = programs.ping(pings)
     with watching(bench.server) as seen:
         programs.ping(pings)
     sent = pings + WARM_UP
-    each = len(seen.claims) / sent
-    bench.curves.setdefault("result_ms", []).append((size, p50))
-    bench.curves.setdefault("claims_per_send", []).append((size, each))
-    bench.curves.setdefault("statements_per_send", []).append((size, len(seen.statements) / sent))
+    found = Sent(p50, len(seen.claims) / sent, len(seen.statements) / sent)
     bench.server.clear()
-    bench.say(f"{_idle(size)}: {p50:.1f} ms to the result, {each:.1f} claims a send")
+    bench.say(f"{_idle(size)}: {p50:.1f} ms to the result, {found.claims:.1f} claims a send")
+    return found
 
 
 def others(bench: Bench, pings: int, alone: float) -> None:

@@ -1,4 +1,4 @@
-"""Looking at a large table: commands, queries and a scrape, and the claim beside them, at 10^3 rows and more."""
+"""Looking at a large table: commands, queries, a scrape and a claim, at 10^3 rows and at many more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from benchmarks.ceiling import claim_order, claimant
@@ -62,27 +62,19 @@ QUERIES: dict[str, Query] = {
 def looks(bench: Bench) -> None:
     start: dict[str, float] = {}
     there = 0
-    for rows in sizes(FIRST, bench.rows):
+    claim_ms: list[float] = []
+    for rows in (FIRST, bench.rows):
         for _ in bench.times(f"looks at {rows:,} rows", runs=1):
             fill(bench.server, rows - there)
             there = rows
-            claim_ms = asyncio.run(claims(PostgresConfig(database_url=bench.server.url)))
+            claim_ms.append(asyncio.run(claims(PostgresConfig(database_url=bench.server.url))))
             asked = {name: ask(query) for name, query in QUERIES.items()}
-            if rows in (FIRST, bench.rows):
-                told = {name: command(args) for name, args in COMMANDS.items()}
-                start = start or {name: seconds for name, (seconds, _) in told.items()}
-            _note(bench, rows, claim_ms, asked)
-    _report(bench, asked, told, start)
+            told = {name: command(args) for name, args in COMMANDS.items()}
+            start = start or {name: seconds for name, (seconds, _) in told.items()}
+        listed = ", ".join(f"{name} {_told(*found)}" for name, found in asked.items())
+        bench.say(f"claim {claim_ms[-1]:.2f} ms; {listed}")
+    _report(bench, claim_ms, asked, told, start)
     bench.server.clear()
-
-
-def sizes(first: int, last: int) -> Iterator[int]:
-    """Powers of ten, and the last."""
-    rows = first
-    while rows < last:
-        yield rows
-        rows *= 10
-    yield last
 
 
 def fill(server: Server, more: int) -> None:
@@ -130,26 +122,16 @@ def command(args: list[str]) -> tuple[float, str]:
     return seconds, ""
 
 
-def _note(bench: Bench, rows: int, claim_ms: float, asked: dict[str, tuple[float, str]]) -> None:
-    point = bench.curves.setdefault
-    point("claim_ms", []).append((rows, claim_ms))
-    for key, name in (("list_ms", "list"), ("failed_ms", "list FAILED"), ("snapshot_ms", "snapshot")):
-        point(key, []).append((rows, asked[name][0] * 1000))
-    point("slowest_ms", []).append((rows, max(seconds for seconds, _ in asked.values()) * 1000))
-    listed = ", ".join(f"{name} {_told(*found)}" for name, found in asked.items())
-    bench.say(f"claim {claim_ms:.2f} ms; {listed}")
-
-
 def _report(
     bench: Bench,
+    claim_ms: list[float],
     asked: dict[str, tuple[float, str]],
     told: dict[str, tuple[float, str]],
     start: dict[str, float],
 ) -> None:
     add, bar = bench.report.add, Bar(QUICK_S, "under")
-    points = bench.curves["claim_ms"]
     what = f"claim of ten tasks with {bench.rows:,} rows, of that with {FIRST:,}"
-    add("looks_claim", what, "", [points[-1][1] / points[0][1]], None, f"{points[-1][1]:.2f} ms")
+    add("looks_claim", what, "", [claim_ms[-1] / claim_ms[0]], None, f"{claim_ms[-1]:.2f} ms")
     for name, (seconds, problem) in asked.items():
         add(f"looks_{_key(name)}", f"query of {bench.rows:,} rows: {name}", "s", [seconds], bar, problem)
     for name, (seconds, problem) in told.items():

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.report import Report, replaced, shown
-from benchmarks.scale import arithmetic
 
-MARKS = ("carries", "figures", "fleet")
+MARKS = ("carries", "figures")
 CARRIES: Sequence[tuple[str, str, str]] = (
     ("drain", "tasks a second that one worker with two children works off", "tasks/s"),
     ("cpu_postgres", "processor time of PostgreSQL for a task, from claim to end", "µs"),
@@ -34,7 +33,6 @@ def carries(report: Report, rows: int, workers: int) -> str:
 
 def written(page: str, report: Report, rows: int, workers: int) -> str:
     """The page with the figures of this run."""
-    fleet = arithmetic.table(arithmetic.measured(report.value_of, workers))
-    for mark, text in zip(MARKS, (carries(report, rows, workers), report.markdown(), fleet), strict=True):
+    for mark, text in zip(MARKS, (carries(report, rows, workers), report.markdown()), strict=True):
         page = replaced(page, text, f"<!-- {mark} -->", f"<!-- /{mark} -->")
     return page

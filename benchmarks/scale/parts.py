@@ -12,7 +12,6 @@ from benchmarks.scale.fleet import fleet
 from benchmarks.scale.graphs import graphs
 from benchmarks.scale.idle import idle
 from benchmarks.scale.looks import looks
-from benchmarks.scale.modes import modes
 from benchmarks.scale.payloads import payloads
 from benchmarks.scale.retention import retention
 from benchmarks.scale.waiters import waiters
@@ -23,7 +22,6 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "idle": idle,
     "fleet": fleet,
     "waiters": waiters,
-    "modes": modes,
     "carries": carries,
     "caps": caps,
     "claims": claims,

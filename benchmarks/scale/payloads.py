@@ -16,7 +16,6 @@ from benchmarks.scale.sizes import LOCATOR, MEGABYTE, bulk
 from benchmarks.server import Server
 
 TINY, LARGE, RESULTS = 12_000, 1_500, 1_000
-SIZES = (1_000, 10_000, 100_000, MEGABYTE)
 EIGHT = ("--processes", "8")
 LEAD_S = 8.0
 MOST_MB = 250
@@ -38,14 +37,11 @@ class Held(NamedTuple):
 def payloads(bench: Bench) -> None:
     """Small tasks, which teach the worker to run ahead, and then large ones."""
     tiny, many = bench.some(TINY, 20), bench.some(LARGE, 5)
-    found = Held(0, 0, 0, 0)
-    for size in SIZES:
-        for _ in bench.times(f"{many:,} tasks of {size / 1000:,.0f} kB", runs=1):
-            programs.run("large", size)
-            bench.server.keep_sample("large")
-            found = measure(bench.server, tiny, "large", many)
-            bench.say(str(found))
-        bench.curves.setdefault("peak_mb", []).append((size, found.peak))
+    for _ in bench.times(f"{many:,} tasks of 1 MB", runs=1):
+        programs.run("large", MEGABYTE)
+        bench.server.keep_sample("large")
+        found = measure(bench.server, tiny, "large", many)
+        bench.say(str(found))
     what = f"peak of the supervisor: {tiny:,} tiny tasks, then {many:,} of 1 MB, `--processes 8`"
     bench.report.add("bytes_args", what, "MB", [found.peak], Bar(MOST_MB, "under"))
     bench.report.add("bytes_args_claimed", "… large tasks claimed at once, most", "", [found.at_once])

@@ -1,7 +1,6 @@
 """Programs that use the queue as any program would, each in a process of its own.
 
 python -m benchmarks.scale.programs pings COUNT | large BYTES | paused WIDTH | waiters COUNT | many COUNT
-                                  | senders SENDERS COUNT
 """
 
 from __future__ import annotations
@@ -19,9 +18,10 @@ from contextlib import contextmanager
 from benchmarks.latency import PATIENCE_MS, PAUSE_S, WARM_UP
 from benchmarks.process import ROOT
 from benchmarks.report import percentiles
+from horsies.dev.program import Program, ready_signal
 
 LONG_MS = 600_000
-READY = "ready"
+READY_S = 120.0
 
 
 def run(name: str, *numbers: int, env: Mapping[str, str] | None = None) -> str:
@@ -42,18 +42,12 @@ def ping(count: int, env: Mapping[str, str] | None = None) -> float:
 
 
 @contextmanager
-def running(name: str, number: int) -> Iterator[subprocess.Popen[str]]:
+def running(name: str, number: int) -> Iterator[Program]:
     """The program, from when it says that it is ready."""
     command = [sys.executable, "-m", "benchmarks.scale.programs", name, str(number)]
-    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert started.stdout is not None
-        if started.stdout.readline().strip() != READY:
-            raise SystemExit(f"the program {name!r} does not get ready")
+    with Program(command, cwd=ROOT, says_ready=True) as started:
+        started.wait_until_ready(READY_S)
         yield started
-    finally:
-        started.kill()
-        started.wait()
 
 
 def pings(count: int) -> None:
@@ -83,22 +77,6 @@ def many(count: int) -> None:
     noop.send_many([(n,) for n in range(count)]).unwrap()
 
 
-def senders(number: int, count: int) -> None:
-    """So many who send one task after the other, at the same time. Print when they began."""
-    from benchmarks.scale.app import noop
-
-    async def send(times: int) -> None:
-        for n in range(times):
-            (await noop.send_async(n)).unwrap()
-
-    async def main() -> float:
-        begun = time.time()
-        await asyncio.gather(*(send(count // number) for _ in range(number)))
-        return begun
-
-    print(asyncio.run(main()))
-
-
 def paused(width: int) -> None:
     """A workflow with so many tasks that wait is started and paused."""
     from benchmarks.workflow_graphs import roots
@@ -115,11 +93,13 @@ def waiters(count: int) -> None:
     """So many tasks are sent that nobody runs, and each is waited for."""
     from benchmarks.scale.app import noop
 
+    say_ready = ready_signal()
+
     async def main() -> None:
         handles = (await noop.send_many_async([(n,) for n in range(count)])).unwrap()
         waiting = [asyncio.create_task(handle.get_async(timeout_ms=LONG_MS)) for handle in handles]
         await asyncio.sleep(2)
-        print(READY, flush=True)
+        say_ready()
         await asyncio.gather(*waiting)
 
     asyncio.run(main())
@@ -129,7 +109,6 @@ PROGRAMS: dict[str, Callable[..., None]] = {
     "pings": pings,
     "large": large,
     "many": many,
-    "senders": senders,
     "paused": paused,
     "waiters": waiters,
 }

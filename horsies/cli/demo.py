@@ -1,6 +1,5 @@
-"""`horsies demo`: run thousands of tasks on a real worker and a real PostgreSQL, and prove that each ended as expected.
-With `--web`, a shop that stays busy, and its dashboard. This module chooses the database and prepares it; the package
-`horsies/demo` is the show.
+"""`horsies demo`: a small shop on real workers and a real PostgreSQL, for a few seconds or, with `--web`, until Ctrl-C.
+This module chooses the database and prepares it; the package `horsies/demo` has the shop.
 """
 
 import asyncio
@@ -23,26 +22,23 @@ from horsies.core.schema.install import install
 
 
 def demo(
-    web: Annotated[
-        bool, typer.Option("--web", help="Instead: a shop that stays busy, and its dashboard, until Ctrl-C.")
-    ] = False,
+    web: Annotated[bool, typer.Option("--web", help="Keep the shop busy, with its dashboard, until Ctrl-C.")] = False,
     database_url: options.DatabaseUrl = None,
 ) -> int:
-    """Show what horsies does: sends, retries, timeouts, cancelled tasks and crashes. This takes less than a minute.
+    """Run a small shop: thousands of tasks, retries, workflows, a schedule, cancelled tasks, a killed worker.
 
-    With --web it starts two workers, a scheduler and the dashboard of a small shop, and keeps sending tasks and
-    workflows, until Ctrl-C. Then it stops all of them.
+    It ends by itself in less than half a minute, with a table of what is in the database. The exit code is 1 if a line
+    of it does not hold. With --web the shop stays busy, with its dashboard, until Ctrl-C.
     """
     if web:
         refuse_without_extra()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped in this case too
     chosen = database.choose(database_url)
     output.write(chosen.opening_sentence())
-    queue = f"demo-{uuid.uuid4().hex[:8]}"
     try:
         notify = asyncio.run(_prepare(chosen.config))
-        _tell_the_app(queue, chosen.config, notify)
-        return _keep_busy(chosen) if web else _play(chosen, queue)
+        _tell_the_app(chosen.config, notify)
+        return _keep_busy(chosen) if web else _play(chosen)
     except KeyboardInterrupt:
         output.say("interrupted")
         return 1
@@ -54,11 +50,12 @@ def demo(
         ) from problem
 
 
-def _play(chosen: database.Database, queue: str) -> int:
+def _play(chosen: database.Database) -> int:
+    os.environ["HORSIES_DEMO_RUN"] = run = uuid.uuid4().hex[:8]
     from horsies.demo.run import play  # this builds the app, which reads the environment
 
     came_out = asyncio.run(play(output.out()))
-    output.write(f"The rows are in the queue {queue!r} of table horsies_tasks. {_how_to_look(chosen)}")
+    output.write(f"The rows are in the queues 'demo-{run}-…' of the table horsies_tasks. {_how_to_look(chosen)}")
     return 0 if came_out else 1
 
 
@@ -66,7 +63,7 @@ def _keep_busy(chosen: database.Database) -> int:
     from horsies.demo import steady  # the same
 
     asyncio.run(steady.run(lambda url: output.write(f"dashboard: {url} (Ctrl-C stops it, and the shop)")))
-    output.write(f"Everything is stopped. The rows stay. {_how_to_look(chosen)}")
+    output.write(f"Everything has stopped. The rows stay. {_how_to_look(chosen)}")
     return 0
 
 
@@ -94,10 +91,10 @@ async def _prepare(config: PostgresConfig) -> str:
         await conn.close()
 
 
-def _tell_the_app(queue: str, config: PostgresConfig, notify: str) -> None:
-    """Pass the settings to the app's module, here and in the worker, in the environment; everybody could read a command
+def _tell_the_app(config: PostgresConfig, notify: str) -> None:
+    """Pass the settings to the app's module, here and in the workers, in the environment: anyone can read a command
     line."""
     url = config.database_url.get_secret_value()
     if config.embedded_path is not None:
         url = f"embedded:{config.embedded_path.expanduser().resolve()}"
-    os.environ.update(HORSIES_DEMO_QUEUE=queue, HORSIES_DEMO_DATABASE_URL=url, HORSIES_DEMO_NOTIFY=notify)
+    os.environ.update(HORSIES_DEMO_DATABASE_URL=url, HORSIES_DEMO_NOTIFY=notify)

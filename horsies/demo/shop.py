@@ -1,7 +1,8 @@
-"""The app of `horsies demo --web`: a small shop whose tasks succeed, fail, are retried, report how far they have come
-and log, with workflows and schedules, so that a dashboard has something of everything to show. An ordinary app, as a
-user would write it, except for its names: queues and schedules begin with `demo-`, so that it meets neither the tasks
-nor the schedules of others in the same database. Two environment variables name the database and its notify mode.
+"""The app of `horsies demo`: a small shop whose tasks succeed, fail, are retried, report their progress and log, with
+workflows and schedules. An ordinary app, as a user would write it, except for its names: queues and schedules begin
+with `demo-`, so that it meets neither the tasks nor the schedules of others in the same database. Nothing is left to
+chance but how long tasks take, and the `declines` of a payment. Environment variables name the database, its notify
+mode and, for a demo that ends by itself, the run: it has its own queues, and no schedules of earlier days.
 """
 
 import logging
@@ -21,6 +22,7 @@ from horsies import (
     OnError,
     PostgresConfig,
     QueueMode,
+    RecoveryConfig,
     RetryPolicy,
     ScheduleConfig,
     TaskContext,
@@ -34,7 +36,13 @@ from horsies import (
 
 DATABASE_VARIABLE = "HORSIES_DEMO_DATABASE_URL"
 NOTIFY_VARIABLE = "HORSIES_DEMO_NOTIFY"
-ORDERS, MAIL, IMAGES, ARCHIVE = "demo-orders", "demo-mail", "demo-images", "demo-archive"
+RUN_VARIABLE = "HORSIES_DEMO_RUN"
+RUN = os.environ.get(RUN_VARIABLE, "")
+PREFIX = f"demo-{RUN}" if RUN else "demo"
+QUEUES = ORDERS, MAIL, IMAGES, ARCHIVE = [f"{PREFIX}-{name}" for name in ("orders", "mail", "images", "archive")]
+BUSY = "busy.example.com"  # its mail server refuses each mail at first
+SOLD_OUT = 42  # the last two digits of items that cannot be packed
+AFTER_CRASH = RetryPolicy.fixed([1], auto_retry_for=["WORKER_CRASHED"], jitter=False)
 log = logging.getLogger("shop")
 
 _broker: dict[str, Any] = {
@@ -77,10 +85,16 @@ app = Horsies(
             CustomQueueConfig(name=IMAGES, priority=3),
             CustomQueueConfig(name=ARCHIVE, priority=9),  # no worker of the demo serves it
         ],
-        schedule=ScheduleConfig(schedules=SCHEDULES),
+        recovery=RecoveryConfig(check_interval_ms=1_000),
+        schedule=ScheduleConfig(schedules=[] if RUN else SCHEDULES),
         task_logs=TaskLogs(),
     )
 )
+
+
+@app.task("shop.set_price", queue_name=ORDERS)
+def set_price(item: int, cents: int) -> TaskResult[int, TaskError]:
+    return TaskResult(ok=cents)
 
 
 @app.task(
@@ -88,24 +102,24 @@ app = Horsies(
     queue_name=MAIL,
     retry_policy=RetryPolicy.fixed([2, 5], auto_retry_for=["SMTP_BUSY"], jitter=True),
 )
-def send_mail(to: str, subject: str) -> TaskResult[str, TaskError]:
+def send_mail(ctx: TaskContext, to: str, subject: str) -> TaskResult[str, TaskError]:
     time.sleep(random.uniform(0.02, 0.1))
-    if random.random() < 0.15:
+    if to.endswith(f"@{BUSY}") and ctx.attempt == 1:
         return TaskResult(err=TaskError(error_code="SMTP_BUSY", message=f"the mail server refused {to}: try later"))
     return TaskResult(ok=f"{subject!r} was sent to {to}")
 
 
-@app.task("shop.resize_image", queue_name=IMAGES)
+@app.task("shop.resize_image", queue_name=IMAGES, retry_policy=AFTER_CRASH)
 def resize_image(path: str, width: int) -> dict[str, Any]:
     time.sleep(random.uniform(0.05, 0.2))
-    if random.random() < 0.04:
+    if not path.endswith(".jpg"):
         raise ValueError(f"{path} is not an image: unexpected end of file")
     return {"path": path.replace(".jpg", f"-{width}.jpg"), "width": width, "bytes": random.randint(10_000, 90_000)}
 
 
-@app.task("shop.report", queue_name=IMAGES)
+@app.task("shop.report", queue_name=IMAGES, retry_policy=AFTER_CRASH)
 def report(ctx: TaskContext, pages: int) -> TaskResult[int, TaskError]:
-    """Report how far it has come, and log."""
+    """Report the progress, and log."""
     for page in range(pages):
         log.info("page %d of %d", page + 1, pages)
         ctx.progress(page + 1, pages, f"page {page + 1}")
@@ -140,14 +154,15 @@ def charge(order: TaskResult[int, TaskError], declines: float) -> TaskResult[int
 
 @app.task("shop.list_items", queue_name=ORDERS)
 def list_items(order: TaskResult[int, TaskError]) -> TaskResult[list[int], TaskError]:
-    return TaskResult(ok=list(range(order.unwrap() % 7 + 3)))
+    first = order.unwrap() * 10
+    return TaskResult(ok=list(range(first, first + order.unwrap() % 7 + 3)))
 
 
-@app.task("shop.pack", queue_name=IMAGES)
+@app.task("shop.pack", queue_name=IMAGES, retry_policy=AFTER_CRASH)
 def pack(item: int) -> TaskResult[int, TaskError]:
     time.sleep(random.uniform(0.02, 0.15))
-    if random.random() < 0.01:
-        return TaskResult(err=TaskError(error_code="OUT_OF_STOCK", message=f"item {item} is gone"))
+    if item % 100 == SOLD_OUT:
+        return TaskResult(err=TaskError(error_code="OUT_OF_STOCK", message=f"item {item} is sold out"))
     return TaskResult(ok=item)
 
 

@@ -1,8 +1,4 @@
-"""`horsies demo --web`: the shop of `shop.py` with workers, a scheduler and its dashboard, under a load that never
-ends, until Ctrl-C. Everything that is started here is also stopped here, whatever happens: if one of the processes
-dies, the others are stopped too, and the demo says which it was. A worker that was drained from the dashboard is
-started again, as a supervisor would do it.
-"""
+"""`horsies demo --web`: the same shop with its dashboard, under a load that never ends, until Ctrl-C (M-96)."""
 
 import asyncio
 import contextlib
@@ -11,26 +7,23 @@ import random
 import re
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from horsies.core.errors import HorsiesError
 from horsies.demo import shop
-from horsies.demo.programs import Program
+from horsies.demo.programs import APP, SHOP, ShopPrograms
 from horsies.dev.ports import free_port
 
-APP = "horsies.demo.shop:app"
-GRACE = "2s"
-STOP_SECONDS = 15.0
-WATCH_SECONDS = 0.2
+WEB = "dashboard"
 ADDRESS = re.compile(r"^dashboard: (\S+)$", re.MULTILINE)
-DRAINED = "asked this worker to drain"  # in its log; if a task outlasts the grace, it ends with 1
-SALE = 100  # mails at once
+LOOK_S = 0.1
+SALE = 100  # mails, and as many prices
 ARCHIVED_FOR = timedelta(minutes=2)
 LATER = 3_600
-PEOPLE = ("ada", "grace", "alan", "edsger", "barbara", "donald")
+PEOPLE = [f"{name}@example.com" for name in ("ada", "grace", "alan", "edsger", "barbara", "donald")]
+PEOPLE.append(f"konrad@{shop.BUSY}")
 Sending: TypeAlias = Callable[[int], Awaitable[object]]
 
 
@@ -39,44 +32,22 @@ async def run(announce: Callable[[str], None]) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
         _told_to_stop() as stop,
+        ShopPrograms(Path(directory), {**SHOP, WEB: _dashboard}) as programs,
     ):
-        async with _running(_programs(Path(directory))) as programs, _busy():
-            is_announced = False
-            async for _ in _looks(programs, stop):
-                if not is_announced and (found := ADDRESS.search(programs[-1].said())):
-                    announce(found[1])
-                    is_announced = True
+        async with _busy():
+            await programs.run_beside(_open(programs, announce, stop))
 
 
-def _programs(directory: Path) -> list[Program]:
-    """Two workers, which leave one queue to nobody, the scheduler and, at the end, the dashboard."""
-
-    def program(name: str, *words: str) -> Program:
-        return Program(directory / f"{name}.log", *words)
-
-    quick = ("--queues", f"{shop.ORDERS},{shop.MAIL}", "--processes", "2", "--shutdown-grace", GRACE)
-    slow = ("--queues", shop.IMAGES, "--processes", "2", "--shutdown-grace", GRACE)
-    return [
-        program("orders", "worker", APP, *quick),
-        program("images", "worker", APP, *slow),
-        program("scheduler", "scheduler", APP),
-        program("web", "web", APP, "--port", str(free_port()), "--enable-actions"),
-    ]
+async def _open(programs: ShopPrograms, announce: Callable[[str], None], stop: asyncio.Event) -> None:
+    while not (stop.is_set() or (found := ADDRESS.search(programs.log(WEB)))):
+        await asyncio.sleep(LOOK_S)
+    if not stop.is_set() and found:
+        announce(found[1])
+    await stop.wait()
 
 
-@contextlib.asynccontextmanager
-async def _running(programs: Sequence[Program]) -> AsyncIterator[Sequence[Program]]:
-    """They start side by side, and end with the block: asked first, killed if they do not hear."""
-    with contextlib.ExitStack() as stack:
-        for program in programs:
-            stack.enter_context(program)
-            program.start()
-        try:
-            yield programs
-        finally:
-            for program in programs:
-                program.tell_to_stop()
-            await asyncio.gather(*(asyncio.to_thread(program.stop, STOP_SECONDS) for program in programs))
+def _dashboard() -> tuple[str, ...]:
+    return ("web", APP, "--port", str(free_port()), "--enable-actions")
 
 
 @contextlib.contextmanager
@@ -91,21 +62,6 @@ def _told_to_stop() -> Iterator[asyncio.Event]:
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
-
-
-async def _looks(programs: Sequence[Program], stop: asyncio.Event) -> AsyncIterator[None]:
-    """A look now and then, until we are told to stop. All programs must live."""
-    while not stop.is_set():
-        for program in programs:
-            if not program.has_ended:
-                continue
-            if DRAINED in program.said():
-                program.start()
-            else:
-                raise HorsiesError(f"the {program.name} of the demo has ended", notes=[program.last_words()])
-        yield
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), WATCH_SECONDS)
 
 
 @contextlib.asynccontextmanager
@@ -136,23 +92,25 @@ async def _open_the_shop() -> None:
     await shop.order_workflow(1, declines=1.0, pauses=True).start_async()
     await shop.order_workflow(2, declines=1.0).start_async()
     for person in PEOPLE:
-        later = await shop.send_mail.schedule_async(LATER, to=f"{person}@example.com", subject="How did you like it?")
+        later = await shop.send_mail.schedule_async(LATER, to=person, subject="How did you like it?")
     if later.is_ok():
         await later.ok_value.cancel_async()
 
 
 async def _mail(number: int) -> None:
-    await shop.send_mail.send_async(to=f"{random.choice(PEOPLE)}@example.com", subject=f"Your order {number}")
+    await shop.send_mail.send_async(to=random.choice(PEOPLE), subject=f"Your order {number}")
 
 
 async def _sale(number: int) -> None:
-    """More mails at once than the limit of their queue lets through."""
+    """More mails than the limit of their queue lets through, and new prices."""
     mails = [shop.send_mail.prepare(to=f"customer-{n}@example.com", subject=f"Sale {number}") for n in range(SALE)]
     await shop.send_mail.send_many_async(mails)
+    await shop.set_price.send_many_async([(item, 100 * number) for item in range(SALE)])
 
 
 async def _image(number: int) -> None:
-    await shop.resize_image.send_async(path=f"photos/{number:04}.jpg", width=random.choice((320, 640, 1280)))
+    kind = "txt" if number % 25 == 0 else "jpg"
+    await shop.resize_image.send_async(path=f"photos/{number:04}.{kind}", width=random.choice((320, 640, 1280)))
 
 
 async def _order(number: int) -> None:
@@ -164,7 +122,7 @@ async def _report(number: int) -> None:
 
 
 async def _archive(number: int) -> None:
-    """Nobody serves its queue, so it waits until it is too late."""
+    """No worker serves its queue, so it waits until it is too late."""
     await shop.archive.with_options(good_until=datetime.now(UTC) + ARCHIVED_FOR).send_async(order=number)
 
 

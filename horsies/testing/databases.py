@@ -3,7 +3,9 @@ own for each test, which is copied from it.
 
 The server is the embedded one, in memory where there is room, or that of `HORSIES_TEST_DATABASE_URL`. All processes of
 a run (pytest-xdist) share it: they meet in a directory of the run, where a file says what the first one has made, and a
-lock tells the last one that it may clear away. A run that was killed leaves something behind; the next one removes it.
+lock tells the last one that it may remove everything. What a killed run has left is removed by the next one: its
+directory if its process is gone, its databases if no session holds its lock (a server that was given may be used from
+several hosts, so a process number says nothing there).
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ import os
 import re
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+import psutil
 import psycopg
 from psycopg import AsyncConnection, sql
 from pydantic import SecretStr
@@ -40,7 +42,6 @@ NAME = re.compile(PREFIX + r"([0-9a-f]{12})_\w+")
 DIRECTORY = "horsies-pytest-"
 MEMORY = Path("/dev/shm")
 MEMORY_NEEDED = 1 << 30
-STALE_S = 3600.0
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -60,19 +61,25 @@ class RunDatabases:
     """The server as one process of the run sees it."""
 
     def __init__(self, shared: Path) -> None:
-        """`shared` is a directory that all processes of the run can see, and nobody else uses."""
+        """`shared` is a directory that all processes of the run can see, and nothing else uses."""
         self._shared = shared
-        self._directory: Path | None = None
-        self._users = (shared / "horsies-users.lock").open("w")
-        fcntl.flock(self._users, fcntl.LOCK_SH)
-        try:
-            with self._only_one():
-                self._run, self._directory = self._begin()
+        self._state = shared / "horsies.json"
+        with self._only_one():
+            is_first = not self._state.exists()
+            self._run: str
+            self._run, directory = _new_run() if is_first else json.loads(self._state.read_text())
+            self._directory = None if directory is None else Path(directory)
+            try:
                 self._admin = self._connect()
-                self._make_template()
-        except BaseException:
-            self._forget_failed_begin()
-            raise
+                if is_first:
+                    self._make_template()
+            except BaseException:
+                if is_first and self._directory is not None:
+                    shutil.rmtree(self._directory, ignore_errors=True)
+                raise
+            self._state.write_text(json.dumps([self._run, directory]))  # the template is there
+            self._users = (shared / "horsies-users.lock").open("w")
+            fcntl.flock(self._users, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
     def fresh(self) -> Iterator[str]:
@@ -85,40 +92,17 @@ class RunDatabases:
             drop_database(self._admin, name)
 
     def close(self) -> None:
-        """Leave the run. The last one clears away."""
+        """Leave the run. The last one removes everything."""
         with self._only_one():
             try:
-                # As a change of the lock, because nobody else may believe for a moment that nobody is there.
+                # As a change of the lock: at no moment may another process believe that there are no users.
                 fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 self._admin.close()
                 self._users.close()
                 return
-            self._clear_away()
+            self._remove()
             self._users.close()
-
-    def _begin(self) -> tuple[str, Path | None]:
-        """What the run has: its name, and the directory of the embedded server. The first process makes it."""
-        state = self._shared / "horsies.json"
-        if state.exists():
-            known = json.loads(state.read_text())
-            return known["run"], Path(known["directory"]) if known["directory"] else None
-        directory: Path | None = None
-        if VARIABLE not in os.environ:
-            _clear_away_killed_runs()
-            directory = Path(tempfile.mkdtemp(prefix=DIRECTORY, dir=_home()))
-            directory.chmod(0o711)  # run by root, the server is another user's and must get through
-        run = uuid.uuid4().hex[:12]
-        state.write_text(json.dumps({"run": run, "directory": None if directory is None else str(directory)}))
-        return run, directory
-
-    def _forget_failed_begin(self) -> None:
-        """There is no server. If nobody else uses it, nothing of it is left."""
-        with self._users, contextlib.suppress(BlockingIOError):
-            fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            (self._shared / "horsies.json").unlink(missing_ok=True)
-            if self._directory is not None:
-                shutil.rmtree(self._directory, ignore_errors=True)
 
     def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
         self._url = given_url() if self._directory is None else _embedded_url(self._directory)
@@ -134,25 +118,20 @@ class RunDatabases:
         return conn
 
     def _make_template(self) -> None:
-        template, draft = self._name("template"), self._name("draft")
-        if template in _databases(self._admin):
-            return
-        drop_database(self._admin, draft)  # of a try that failed
-        create_database(self._admin, draft, "template0")
+        template = self._name("template")
+        create_database(self._admin, template, "template0")
         with ThreadPoolExecutor(1) as aside:  # the first test to ask may have a loop running already
-            aside.submit(asyncio.run, _install(with_database(self._url, draft))).result()
-        # Nobody can be connected to it, so that a copy never has to wait.
-        self._admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(draft)))
-        renamed = sql.SQL("ALTER DATABASE {} RENAME TO {}")
-        self._admin.execute(renamed.format(sql.Identifier(draft), sql.Identifier(template)))
+            aside.submit(asyncio.run, _install(with_database(self._url, template))).result()
+        # No session can be connected to it, so a copy never has to wait.
+        self._admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(template)))
 
-    def _clear_away(self) -> None:
+    def _remove(self) -> None:
         if self._directory is None:
             for name in _databases(self._admin):
                 if name.startswith(self._name("")):
                     drop_database(self._admin, name)
         self._admin.close()
-        (self._shared / "horsies.json").unlink(missing_ok=True)
+        self._state.unlink()
         if self._directory is not None:
             try:
                 stop(self._directory)
@@ -167,6 +146,17 @@ class RunDatabases:
         with (self._shared / "horsies.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _new_run() -> tuple[str, str | None]:
+    """A name for the run, and the directory of its embedded server."""
+    directory: str | None = None
+    if VARIABLE not in os.environ:
+        remove_killed_runs()
+        pid = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()  # the process that ends last
+        directory = tempfile.mkdtemp(prefix=f"{DIRECTORY}{pid}-", dir=_home())
+        os.chmod(directory, 0o711)  # run by root, the server is another user's and must get through
+    return uuid.uuid4().hex[:12], directory
 
 
 def given_url() -> str:
@@ -236,14 +226,13 @@ def _home() -> Path:
     return Path(tempfile.gettempdir())
 
 
-def _clear_away_killed_runs() -> None:
-    """The server of a killed run has stopped when nobody holds its lock; its directory is still there."""
-    homes = {MEMORY, Path(tempfile.gettempdir())}
-    for lock in (lock for home in homes for lock in home.glob(f"{DIRECTORY}*/users.lock")):
-        with contextlib.suppress(OSError), lock.open() as file:
-            if time.time() - lock.stat().st_mtime >= STALE_S:  # a younger one may belong to a run that just begins
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(lock.parent, ignore_errors=True)
+def remove_killed_runs() -> None:
+    """The server of a killed run stops by itself; its directory is still there."""
+    for home in {MEMORY, Path(tempfile.gettempdir())}:
+        for directory in home.glob(f"{DIRECTORY}*"):
+            pid = directory.name.removeprefix(DIRECTORY).partition("-")[0]
+            if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 async def _install(url: str) -> None:

@@ -1,5 +1,5 @@
-"""The worker process of a test; `main` runs it. It is an ordinary worker, which says in a file when it is ready, and
-ends with the process that has started it; if its orders name a moment (X-14), it dies there.
+"""The worker process of a test; `main` runs it. It is an ordinary worker, which says when it is ready; if its order
+names a moment (X-14), it dies there.
 
 The order comes on standard input, as one line of JSON, because it contains the address of the database; a second line
 tells it to begin. What the worker is observed by are its own events and stages, from outside: an ordinary worker does
@@ -13,15 +13,13 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 from psycopg.conninfo import conninfo_to_dict
@@ -34,6 +32,7 @@ from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.in_hand import HeldTask
 from horsies.core.worker.launcher import Launcher
 from horsies.core.worker.service import Worker
+from horsies.dev.program import ready_signal
 from horsies.testing.moments import VARIABLE, Doom, Moment
 
 IN_CHILD = "horsies.testing.doomed_child"
@@ -48,7 +47,6 @@ class WorkerOrder:
 
     locator: str
     database_url: str
-    ready: str = ""  # the file that says so
     processes: int = 1
     with_scheduler: bool = False
     doom: str | None = None
@@ -61,9 +59,11 @@ class WorkerOrder:
 class DoomedWorker(Worker):
     """A worker that says when it is ready, and to which something happens if there is a doom."""
 
-    def __init__(self, app: Horsies, config: WorkerConfig, launcher: Launcher, ready: Path, doom: Doom | None) -> None:
+    def __init__(
+        self, app: Horsies, config: WorkerConfig, launcher: Launcher, say_ready: Callable[[], None], doom: Doom | None
+    ) -> None:
         super().__init__(app, config, launcher=launcher)
-        self._ready = ready
+        self._say_ready = say_ready
         self._doom = doom
 
     def _build(self) -> None:
@@ -73,7 +73,7 @@ class DoomedWorker(Worker):
 
     async def _startup(self) -> None:
         await super()._startup()
-        self._ready.touch()
+        self._say_ready()
 
     def _await_doom(self, doom: Doom) -> None:
         match doom.moment:
@@ -162,17 +162,8 @@ def _sockets() -> Iterator[socket.socket]:
                 os.close(copy)
 
 
-def _end_with_parent(directory: Path) -> None:
-    """Its standard input ends when the process that has started it does, however that happens; nobody else removes its
-    files then."""
-    with contextlib.suppress(OSError):
-        while sys.stdin.read(1):
-            pass
-    shutil.rmtree(directory, ignore_errors=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def main() -> None:
+    say_ready = ready_signal()
     order = WorkerOrder(**json.loads(sys.stdin.readline()))
     sys.path[:] = order.sys_path
     logs.configure("INFO", "text")
@@ -191,7 +182,5 @@ def main() -> None:
     app = locate.load_app(order.locator)
     if sys.stdin.readline().strip() != GO:
         return  # nobody needs it any more
-    ready = Path(order.ready)
-    threading.Thread(target=_end_with_parent, args=(ready.parent,), daemon=True).start()
-    worker = DoomedWorker(app, config, launcher, ready, doom)
+    worker = DoomedWorker(app, config, launcher, say_ready, doom)
     sys.exit(asyncio.run(worker.run(install_signals=True)))

@@ -9,10 +9,10 @@ needs a database (workflows, schedules at run time, monitoring, sends by name) i
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from horsies.core.brokers.actions import TaskActionResult, why_not_cancelled
 from horsies.core.brokers.postgres import KnowsTasks, PostgresBroker
@@ -32,8 +32,6 @@ from horsies.testing.sent import SentRow
 
 if TYPE_CHECKING:
     from horsies.core.tasks.definition import CallerConnection
-
-T = TypeVar("T")
 
 NO_DATABASE = (
     "there is no database inside app.testing.inline(); use app.testing.drain() on a database of the test "
@@ -122,7 +120,7 @@ class InlineBroker(PostgresBroker):
 
     def __init__(self, config: broker.PostgresConfig, app: KnowsTasks) -> None:
         super().__init__(config, app=app)
-        self.bridge = _NoBridge()
+        self.bridge = _NoBridge(_refuse, dispose=Hub.close)
         self.log = InlineLog()
 
     def open(self) -> broker.BrokerResult[None]:
@@ -194,9 +192,8 @@ def _call_of(send: Send) -> tuple[str | None, str | None]:
 
 def _columns(task: InlineTask, *, include_result: bool) -> dict[str, Any]:
     """What the row of the task would contain."""
-    sent = task.sent
-    flags = task.send.payload.flags_json
-    return {
+    sent, flags = task.sent, task.send.payload.flags_json
+    known = {
         "task_id": sent.task_id,
         "task_name": sent.task_name,
         "status": task.status,
@@ -204,24 +201,18 @@ def _columns(task: InlineTask, *, include_result: bool) -> dict[str, Any]:
         "priority": sent.priority,
         "retry_count": task.retry_count,
         "max_retries": task.max_retries,
-        "next_retry_at": None,
         "sent_at": sent.sent_at,
         "enqueued_at": sent.due_at,
         "claimed_at": task.started_at,
         "started_at": task.started_at,
         "completed_at": task.ended_at if task.status is TaskStatus.COMPLETED else None,
         "failed_at": task.ended_at if task.status is TaskStatus.FAILED else None,
-        "worker_hostname": None,
-        "worker_pid": None,
-        "worker_process_name": None,
         "error_code": task.error_code,
         "good_until": sent.good_until,
         "flags": json.loads(flags) if flags else {},
-        "claimed_by_worker_id": None,
-        "finalizing_at": None,
         "result": task.result if include_result else None,
-        "failed_reason": None,
     }
+    return dict.fromkeys(column.name for column in fields(tasks.TaskInfo)) | known
 
 
 class _NoStream(bulk.Stream):
@@ -241,24 +232,9 @@ class _NoStream(bulk.Stream):
 
 
 class _NoBridge(Bridge[Hub]):
-    """There is no loop to talk to a database; whoever asks for it is told why."""
+    """There is no loop that talks to a database; a call that needs one learns why."""
 
-    def __init__(self) -> None:
-        super().__init__(_refuse, dispose=Hub.close)
-
-    def run(self, make_call: Callable[[], Awaitable[T]]) -> T:
-        _refuse()
-
-    async def call(self, make_call: Callable[[], Awaitable[T]]) -> T:
-        _refuse()
-
-    def begin(self, make_call: Any) -> NoReturn:
-        _refuse()
-
-    def ask(self, begin: Any) -> NoReturn:
-        _refuse()
-
-    async def ask_async(self, begin: Any) -> NoReturn:
+    def _running(self) -> NoReturn:
         _refuse()
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -18,20 +18,32 @@ def test_x10_the_directory_of_a_killed_run_is_removed_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    killed, running, other = (
+        tmp_path / f"{databases.DIRECTORY}{name}" for name in (f"{ended.pid}-a", f"{os.getpid()}-b", "not-ours")
+    )
+    for directory in (killed, running, other):
+        (directory / "data").mkdir(parents=True)
+    databases.remove_killed_runs()
+    assert [directory.exists() for directory in (killed, running, other)] == [False, True, True]
 
-    def directory(name: str, age_s: float) -> Path:
-        lock = tmp_path / f"{databases.DIRECTORY}{name}" / "users.lock"
-        lock.parent.mkdir()
-        lock.touch()
-        then = lock.stat().st_mtime - age_s
-        os.utime(lock, (then, then))
-        return lock
 
-    killed, young, used = directory("killed", 7200), directory("young", 0), directory("used", 7200)
-    with used.open() as held:
-        fcntl.flock(held, fcntl.LOCK_SH)
-        databases._clear_away_killed_runs()
-    assert [lock.exists() for lock in (killed, young, used)] == [False, True, True]
+def test_x10_a_run_that_could_not_begin_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, home = tmp_path / "shared", tmp_path / "home"
+    shared.mkdir()
+    home.mkdir()
+    monkeypatch.delenv(databases.VARIABLE, raising=False)
+    monkeypatch.setattr(databases, "MEMORY", home)
+
+    def fail(directory: Path) -> str:
+        assert directory.parent == home
+        raise databases.ServerUnusable("no server")
+
+    with monkeypatch.context() as patched, pytest.raises(databases.ServerUnusable):
+        patched.setattr(databases, "_embedded_url", fail)
+        RunDatabases(shared)
+    assert list(home.iterdir()) == [] and not (shared / "horsies.json").exists()
 
 
 def test_x10_the_last_process_of_a_run_clears_away(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from benchmarks import soak_report
 from benchmarks.peers import figures
 from benchmarks.peers.figures import Figure
 from benchmarks.report import Bar, Row, percentiles
@@ -12,8 +11,6 @@ def test_percentiles() -> None:
     assert percentiles([float(n) for n in range(300, 0, -1)]) == {50: 150, 95: 285, 99: 297}
     assert percentiles([7.0]) == {50: 7, 95: 7, 99: 7}
     assert [figures.percentile([4.0, 1.0, 3.0, 2.0], at) for at in (50, 100)] == [2.5, 4.0]
-    assert soak_report.percentile([float(n) for n in range(100)], 0.99) == 99.0
-    assert soak_report.percentile([], 0.99) is None
 
 
 def test_the_median_of_the_runs_decides() -> None:

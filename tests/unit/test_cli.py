@@ -1,4 +1,4 @@
-"""What the command line does without a process: texts to values, choosing the database, the checks of the demo."""
+"""What the command line does without a process: texts to values, choosing the database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from horsies.cli.main import run
 from horsies.cli.options import parse_duration, parse_json, parse_names
 from horsies.cli.worker import recovery_settings
 from horsies.core.worker.config import WorkerConfig
-from horsies.demo.report import NotAsExpected, Row, must_be, problems
 from tests.each import each
 
 OWN = PostgresConfig(database_url="postgresql://me:secret@db.example.com/own", pool_size=7)
@@ -184,30 +183,3 @@ def test_m11_usage_errors_end_with_1_and_name_the_option(capsys: pytest.CaptureF
     assert said.out == ""
     assert said.err.startswith("error[HRS-206]: ")
     assert all(option in said.err for option in args if option.startswith("--"))
-
-
-EXPECTED = {"demo.add": {("COMPLETED", None, "COMPLETED"): 2}}
-
-
-def test_the_demo_accepts_exactly_the_rows_it_expects() -> None:
-    assert problems(EXPECTED, [Row("demo.add", "COMPLETED", None, "COMPLETED", 2, 2)]) == []
-
-
-@each(
-    "rows",
-    [
-        [],
-        [Row("demo.add", "COMPLETED", None, "COMPLETED", 1, 1)],
-        [Row("demo.add", "COMPLETED", None, "FAILED+ COMPLETED", 2, 4)],
-        [Row("demo.add", "COMPLETED", None, "COMPLETED", 2, 2), Row("demo.add", "RUNNING", None, "", 1, 0)],
-    ],
-)
-def test_the_demo_finds_every_difference(rows: list[Row]) -> None:
-    [problem] = problems(EXPECTED, rows)
-    assert problem.startswith("demo.add: expected 2 x COMPLETED")
-
-
-def test_the_demo_says_what_differs() -> None:
-    must_be(1, 1, "the sum")
-    with pytest.raises(NotAsExpected, match="the sum is 1, not 2"):
-        must_be(1, 2, "the sum")
