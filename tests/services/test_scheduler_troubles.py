@@ -16,7 +16,7 @@ from pydantic import BaseModel, model_serializer
 
 from horsies import Horsies, IntervalSchedule, MonthlySchedule, TaskError, TaskResult, TaskSchedule
 from horsies.core.db.connections import make_pool
-from horsies.core.scheduler import fire
+from horsies.core.scheduler import fire, service
 from horsies.core.scheduler.payloads import PreparationLimits
 from horsies.core.scheduler.plan import slot_task_id
 from horsies.core.schema.install import lock_key
@@ -171,6 +171,32 @@ async def test_s32_what_somebody_else_holds_for_long_is_told(
             assert len(warnings(caplog)) == 1 and "last 16 checks" in warnings(caplog)[0]
         await scheduler.check()
         assert (await rows.state())["run_count"] == 1 and scheduler._entries["s"].misses == 0
+
+
+async def test_s39_schedules_that_have_to_wait_do_not_hide_the_others(
+    db: AsyncConnection[Any], database_url: str, rows: Schedules, monkeypatch: pytest.MonkeyPatch, hanging: Event
+) -> None:
+    monkeypatch.setattr(service, "PAGE", 2)  # what one statement reads
+    held = [schedule(f"a{n}") for n in range(3)]
+    slow = [schedule(f"b{n}", task_name="slow", kwargs={"what": Slow()}) for n in range(3)]
+    late = [
+        schedule(f"c{n}", pattern=IntervalSchedule(seconds=1), catch_up_missed=True, max_catch_up_runs=2)
+        for n in range(3)
+    ]
+    app = slow_app(database_url, *held, *slow, *late, schedule("good"))
+    async with scheduler_of(app, slice_s=2.0, limits=PreparationLimits(0.1, 0.2)) as scheduler:
+        await scheduler.check()
+        before = await rows.hour() - timedelta(hours=1)
+        for one in (*held, *slow, *late):
+            await rows.move(before, one.name)
+        await rows.move(await rows.hour(), "good")
+        async with db.transaction():
+            for one in held:
+                await db.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(f"horsies:schedule:{one.name}")])
+            await scheduler.check()
+    assert {name: state["run_count"] for name, state in (await rows.states()).items() if state["run_count"]} == {
+        "c0": 2, "c1": 2, "c2": 2, "good": 1,
+    }  # fmt: skip
 
 
 async def test_s31_s39_a_state_that_somebody_is_deleting_holds_up_nobody(
