@@ -217,12 +217,16 @@ class Preparation:
 
     @property
     def is_quick(self) -> bool:
-        """Whether a payload is being made that probably takes only a moment, because its schedule has not failed."""
-        return self._first_tries > 0
+        """Whether there is a new payload, or probably will be in a moment, because a schedule that has not failed is
+        waiting for it."""
+        return self._first_tries > 0 or self._news.is_set()
+
+    def forget_news(self) -> None:
+        """Whoever calls this is about to use the payloads that there are."""
+        self._news.clear()
 
     async def wait(self, seconds: float) -> None:
         """Wait for this long, or until there is a new payload or failure."""
-        self._news.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), seconds)
 

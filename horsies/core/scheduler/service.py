@@ -163,22 +163,22 @@ class Scheduler:
         while True:
             due, pause = await self._due()
             for batch in _batches(due, self._behind):
-                await self._fire(batch)
+                pause = min(pause, await self._fire(batch))
                 if monotonic() >= end:
                     return 0.0
-            if due:
-                continue
-            if not self._preparation.is_quick:
+            if self._preparation.is_quick:  # what becomes due meanwhile does not wait for it
+                await self._preparation.wait(min(end - monotonic(), pause))
+                if monotonic() >= end:
+                    return 0.0
+            elif pause > 0:
                 return pause
-            await self._preparation.wait(min(end - monotonic(), pause))
-            if monotonic() >= end:
-                return 0.0
 
     async def _due(self) -> tuple[list[Entry], float]:
         """The schedules to fire now, and the seconds until the next one is due."""
         if self._listed is None:
             hashes = texts(entry.config_hash for entry in self._entries.values())
             self._listed = texts(self._entries), hashes
+        self._preparation.forget_news()
         # Those that have to wait must not hide the others.
         most = PAGE + len(self._later) + len(self._behind) + len(self._preparation.pending)
         async with self._connections.connection() as conn:
@@ -196,14 +196,16 @@ class Scheduler:
                 due.append(entry)
             else:
                 self._preparation.ask(entry)
-        return due, inf if len(found) < most else SHORTEST_PAUSE_S
+        return due, inf if len(found) < most else 0.0
 
-    async def _fire(self, batch: Sequence[Entry]) -> None:
+    async def _fire(self, batch: Sequence[Entry]) -> float:
+        """Return the seconds until one of them is due again."""
+        pause = inf
         # A schedule that cannot be fired must not keep the others back (S-39).
         for entries, done in await by_halves(batch, self._fired_at_once, is_refusal=_is_of_one, give_up=self._give_up):
             fire.report(entries, done)
-            for entry in entries:
-                self._record(entry, done)
+            pause = min(pause, *(self._record(entry, done) for entry in entries))
+        return pause
 
     async def _fired_at_once(self, batch: Sequence[Entry]) -> tuple[Sequence[Entry], fire.FireResult]:
         """All of them in one transaction."""
@@ -219,29 +221,37 @@ class Scheduler:
         fire.complain(entry, describe(problem))
         self._later.add(entry.name)
 
-    def _record(self, entry: Entry, done: fire.FireResult) -> None:
+    def _record(self, entry: Entry, done: fire.FireResult) -> float:
+        """Return the seconds until it is due again; infinite if it waits for the next check."""
         name = entry.name
-        if name in done.stale:
-            self._version = None
-        if name in done.left:
-            fire.note_missed(entry)
         if name in done.stale or name in done.left:
+            if name in done.stale:
+                self._version = None
+            else:
+                fire.note_missed(entry)
             self._later.add(name)
+            return inf
         step = done.steps.get(name)
-        if step is None:
-            return
+        if step is None or done.now is None:
+            return 0.0  # it has no payload yet
         entry.misses = 0
         self._behind.discard(name)
         if step.next_run_at is None:
             self._drop(name)  # it will not run again
-        elif isinstance(step, plan.Fire):
+            return inf
+        if isinstance(step, plan.Fire):
             entry.failures = 0
             self._fired[name] = self._fired.get(name, 0) + len(step.slots)
-            if done.now is not None and step.next_run_at <= done.now:
-                is_capped = self._fired[name] >= entry.schedule.max_catch_up_runs
-                (self._later if is_capped else self._behind).add(name)
         elif not isinstance(step, plan.Wait):
             self._begun.add(name)
+        pause = (step.next_run_at - done.now).total_seconds()
+        if pause > 0:
+            return pause + EARLY_S
+        if self._fired.get(name, 0) < entry.schedule.max_catch_up_runs:
+            self._behind.add(name)
+            return 0.0
+        self._later.add(name)
+        return inf
 
 
 def _batches(due: Iterable[Entry], behind: set[str]) -> list[Sequence[Entry]]:
