@@ -23,7 +23,6 @@ from horsies import (
     WorkerConfig,
 )
 from horsies.core.scheduler.calendar import occurrences
-from horsies.core.scheduler.words import in_words
 from horsies.core.worker.scheduler_process import SchedulerProcess
 
 SCHEDULES = [
@@ -64,7 +63,7 @@ def report(about: str) -> TaskResult[str, TaskError]:
 def show(schedule: TaskSchedule, after: datetime) -> None:
     slots = occurrences(schedule.pattern, after, schedule.timezone, count=3)
     walls = [slot.astimezone(ZoneInfo(schedule.timezone)).strftime("%d %b %H:%M:%S") for slot in slots]
-    print(f"{schedule.name}, {in_words(schedule.pattern, schedule.timezone)}: {', '.join(walls)}")
+    print(f"{schedule.name}, {schedule.pattern.in_words(schedule.timezone)}: {', '.join(walls)}")
 
 
 async def ticked(times: int) -> str:

@@ -10,8 +10,7 @@ from horsies.cli import options, output, session, tables
 from horsies.cli.tables import Column
 from horsies.core.db import headline_of, hint_for
 from horsies.core.errors import HorsiesError
-from horsies.core.models.schedule import config
-from horsies.core.scheduler.words import in_words
+from horsies.core.models.schedule import SchedulePattern, config
 from horsies.core.types import Err
 
 
@@ -53,8 +52,13 @@ def _state(one: config.ScheduleInfo) -> tuple[str, str]:
     return ("active", "green") if one.is_active else ("disabled", "dim")
 
 
+def in_words(pattern: SchedulePattern, timezone: str = "UTC") -> str:
+    """The same as `pattern.in_words(timezone)`."""
+    return pattern.in_words(timezone)
+
+
 def _words(one: config.ScheduleInfo) -> str | None:
-    return None if one.schedule is None else in_words(one.schedule.pattern, one.schedule.timezone)
+    return None if one.schedule is None else one.schedule.pattern.in_words(one.schedule.timezone)
 
 
 def _local(one: config.ScheduleInfo, at: datetime) -> str:

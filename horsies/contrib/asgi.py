@@ -179,6 +179,12 @@ def mount_dashboard(
 
     inner = create_monitoring_app(app, auth_policy=auth_policy, config=WebConfig(**options))
     api.mount(path.rstrip("/"), inner)
+    live_with(api, inner)
+    return inner
+
+
+def live_with(api: Starlette, inner: Starlette) -> None:
+    """The dashboard `inner` closes with the outer application, and its streams end when that is asked to stop."""
     dashboard = inner.state.dashboard
     before: Lifespan = api.router.lifespan_context
 
@@ -193,7 +199,6 @@ def mount_dashboard(
                     await dashboard.close()
 
     api.router.lifespan_context = around
-    return inner
 
 
 def _misused(message: str, instead: str) -> ConfigurationError:

@@ -127,12 +127,7 @@ async def pause_workflow(asked: Asked, *, workflow_id: str) -> WorkflowActionDon
 
 async def resume_workflow(asked: Asked, *, workflow_id: str) -> WorkflowActionDone:
     async def do() -> WorkflowActionDone:
-        broker = asked.dashboard.acting_broker
-        if not asked.dashboard.has_app:
-            _refuse_without_app(
-                _workflow_value(asked, await read.run_async(broker, workflow_id, read.ask_takes_values))
-            )
-        moved = _workflow_value(asked, await control.resume_workflow(broker, workflow_id))
+        moved = _workflow_value(asked, await control.resume_workflow(asked.dashboard.acting_broker, workflow_id))
         _refuse_unless(moved, "WORKFLOW_NOT_PAUSED", "the workflow is not paused")
         return await _workflow_done(asked, workflow_id, "resume")
 
@@ -226,13 +221,6 @@ async def _workflow_done(
 def _refuse_unless(moved: bool, code: str, message: str) -> None:
     if not moved:
         raise Refusal(409, code, message)
-
-
-def _refuse_without_app(node_id: str | None) -> None:
-    """M-65."""
-    if node_id is not None:
-        message = f"node {node_id!r} takes values from other nodes, which needs the app: start the dashboard with it"
-        raise Refusal(409, "APP_NEEDED", message)
 
 
 def _post(path: str, action: str, doc: str, answer: Any, ask: Any, *params: Param) -> Endpoint:

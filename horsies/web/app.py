@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -30,9 +30,9 @@ from horsies.web.bulk_actions import BULK_ACTIONS
 from horsies.web.config import WebConfig
 from horsies.web.dashboard import Dashboard, checked_policy, dashboard_of
 from horsies.web.endpoints import EVENTS, Asked, Endpoint
-from horsies.web.login import Token, login_routes, to_login
+from horsies.web.login import Token, login_routes
 from horsies.web.pages import SCREENS
-from horsies.web.policies import AuthPolicy
+from horsies.web.policies import AuthPolicy, HasLogin
 from horsies.web.schedule_actions import SCHEDULE_ACTIONS
 from horsies.web.screens import Screen, refusal_page
 from horsies.web.security import Guard, path_in, refuse_embedded, refuse_foreign, refuse_unintended, root_of
@@ -140,9 +140,8 @@ async def _stream(endpoint: Endpoint, asked: Asked) -> Response:
 def _screen(screen: Screen) -> Handler:
     async def show(request: Request) -> Response:
         asked = Asked(dashboard_of(request), request)
-        policy = asked.dashboard.policy
-        if isinstance(policy, Token) and not screen.acts and not await policy.can_view(request):
-            return to_login(request)
+        if not screen.acts and (login := await _login(asked)) is not None:
+            return RedirectResponse(login, 303)
         await (_refuse_actor if screen.acts else _refuse_viewer)(asked)
         if screen.needs_tables:
             facts = await asked.dashboard.schema.look()
@@ -150,6 +149,14 @@ def _screen(screen: Screen) -> Handler:
         return await screen.show(request)
 
     return show
+
+
+async def _login(asked: Asked) -> str | None:
+    """Where a person has to go first."""
+    policy = asked.dashboard.policy
+    if not isinstance(policy, HasLogin) or await policy.can_view(asked.request):
+        return None
+    return await policy.login_url(asked.request)
 
 
 async def _refuse_viewer(asked: Asked) -> None:

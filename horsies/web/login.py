@@ -68,6 +68,13 @@ class Token:
     def actor(self, request: Request) -> str:
         return "token"
 
+    async def login_url(self, request: Request) -> str:
+        """The login page, which leads back."""
+        query = request.scope.get("query_string", b"").decode("latin-1")
+        path = path_in(request.scope)
+        wanted = safe_next(f"{path}?{query}" if query else path)
+        return f"{root_of(request.scope)}/login?next={quote(wanted, safe='')}"
+
     def is_token(self, given: str) -> bool:
         return hmac.compare_digest(_digest(given), self._digest)
 
@@ -162,14 +169,6 @@ def login_routes(policy: Token) -> list[Route]:
         Route("/login", check, methods=["POST"]),
         Route("/logout", leave, methods=["POST"], name="logout"),
     ]
-
-
-def to_login(request: Request) -> Response:
-    """For a person who has not logged in: the login page, which leads back."""
-    path = path_in(request.scope)
-    query = request.scope.get("query_string", b"").decode("latin-1")
-    wanted = safe_next(f"{path}?{query}" if query else path)
-    return RedirectResponse(f"{root_of(request.scope)}/login?next={quote(wanted, safe='')}", 303)
 
 
 def safe_next(path: str) -> str:

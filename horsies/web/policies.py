@@ -11,7 +11,8 @@ LONGEST_ACTOR = 200
 
 
 class AuthPolicy(Protocol):
-    """Decides about each request. It may also have `actor(request) -> str`, which says who acts."""
+    """Decides about each request. It may also have `actor(request) -> str`, which says who acts, and `async
+    login_url(request) -> str | None`: where a person goes who may not look."""
 
     async def can_view(self, request: Request) -> bool: ...
 
@@ -23,6 +24,13 @@ class NamesActors(Protocol):
     """A policy that knows who sends a request."""
 
     def actor(self, request: Request) -> str: ...
+
+
+@runtime_checkable
+class HasLogin(Protocol):
+    """A policy with a place to log in."""
+
+    async def login_url(self, request: Request) -> str | None: ...
 
 
 class AllowAll:

@@ -70,7 +70,6 @@ PURE = (
     "core.recovery.decide",
     "core.scheduler.calendar",
     "core.scheduler.plan",
-    "core.scheduler.timetable",
     "core.tasks.catalogue",
     "core.tasks.documents",
     "core.tasks.moves",

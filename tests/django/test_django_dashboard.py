@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.routing import Mount
 
 from tests.django.conftest import rows
 from tests.support import eventually_sync
@@ -71,14 +72,14 @@ def test_x20_a_site_with_its_dashboard(server: tuple[str, Popen[str]], shop: str
     # Nobody is let in without a session; a person is sent to the login.
     assert httpx.get(f"{url}/jobs/api/tasks").status_code == 403
     answer = httpx.get(f"{url}/jobs/", headers=page)
-    assert (answer.status_code, answer.headers["location"]) == (302, "/admin/login/?next=%2Fjobs%2F")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/login/?next=%2Fjobs%2F")
     assert httpx.get(f"{url}/jobs").headers["location"] == "/jobs/"
     assert httpx.get(f"{url}/jobsearch").status_code == 404
     # Only staff.
     plain, staff = session_of("bob"), session_of("ann", is_staff=True)
     assert httpx.get(f"{url}/jobs/api/tasks", cookies=plain).status_code == 403
     assert httpx.get(f"{url}/jobs/", cookies=plain, headers=page).status_code == 403
-    assert httpx.get(f"{url}/jobs/", cookies={"sessionid": "made-up"}, headers=page).status_code == 302
+    assert httpx.get(f"{url}/jobs/", cookies={"sessionid": "made-up"}, headers=page).status_code == 303
     shown = httpx.get(f"{url}/jobs/", cookies=staff, headers=page)
     assert shown.status_code == 200
     assert "/jobs/static/" in shown.text
@@ -149,7 +150,7 @@ async def test_x20_staff_may_act_with_the_permission_if_it_is_enabled(shop: str)
         with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
             for _ in range(2):
                 assert (await client.get("/shop/jobs/api/tasks")).status_code == 200
-    await application._dashboard.close()
+    await dashboard_of(application).close()
     assert rows(shop, "SELECT status FROM horsies_tasks") == [("CANCELLED",)]
     assert rows(shop, "SELECT actor FROM horsies_audit") == [("root",)]
     with pytest.raises(ValueError, match="path of its own"):
@@ -168,7 +169,12 @@ async def asking(application: Any, **options: Any) -> AsyncIterator[httpx.AsyncC
         async with httpx.AsyncClient(transport=transport, **options) as client:
             yield client
     finally:
-        await application._dashboard.close()
+        await dashboard_of(application).close()
+
+
+def dashboard_of(application: Any) -> Any:
+    [pages] = [route for route in application.routes if isinstance(route, Mount)]
+    return pages._base_app.state.dashboard  # type: ignore[attr-defined]
 
 
 async def a_site(scope: Any, receive: Any, send: Any) -> None:
@@ -208,7 +214,7 @@ async def test_x20_who_logs_out_hears_no_further_events(shop: str) -> None:
     assert not await StaffOnly().can_view(asked)
 
 
-async def test_x20_the_name_of_the_host_is_the_one_that_django_believes(shop: str) -> None:
+async def test_x20_the_names_of_hosts_are_those_that_django_allows(shop: str) -> None:
     from asgiref.sync import sync_to_async
     from bookshop.tasks import pay
     from django.test import override_settings
@@ -216,29 +222,38 @@ async def test_x20_the_name_of_the_host_is_the_one_that_django_believes(shop: st
     from horsies.contrib.django import with_dashboard
 
     task_id = await sync_to_async(lambda: pay.send(card="1", amount=5).unwrap().task_id)()
-    application = with_dashboard(a_site, "jobs/", enable_actions=True)
-    name = "X-Forwarded-Host"
-    ours, evil = (name, "example.com"), (name, "evil.example.com")
-    async with asking(application, base_url="http://example.org") as client:
+    with override_settings(ALLOWED_HOSTS=["example.com", ".example.org"]):
+        application = with_dashboard(a_site, "jobs/", enable_actions=True)
+    async with asking(application, base_url="http://example.com") as client:
+        for host, answer in (
+            ("example.com", 200), ("example.com:8000", 200), ("EXAMPLE.com", 200), ("example.org", 200),
+            ("shop.example.org", 200), ("shop.example.com", 400), ("evilexample.org", 400), ("", 400),
+        ):  # fmt: skip
+            assert (await client.get("/jobs/api/tasks", headers={"host": host})).status_code == answer, host
+        # Anybody may send this header.
+        forwarded = {"host": "evil.com", "X-Forwarded-Host": "example.com"}
+        assert (await client.get("/jobs/api/tasks", headers=forwarded)).status_code == 400
+        acts = {"X-Horsies-Intent": "action"}
+        path = f"/jobs/api/tasks/{task_id}/cancel"
+        for origin, answer in (("https://example.org", 403), ("https://example.com", 200)):
+            done = await client.post(path, headers={**acts, "Origin": origin})
+            assert done.status_code == answer, done.text
 
-        async def status(*headers: tuple[str, str]) -> int:
-            return (await client.get("/jobs/api/tasks", headers=list(headers))).status_code
 
-        with override_settings(ALLOWED_HOSTS=["example.com"]):
-            assert await status(ours) == 400  # anybody may send this header
-            assert await status(("host", "example.com"), evil) == 200
-            assert await status(("host", "example.com"), ("host", "example.com")) == 400
-            assert await status(("host", "example.com"), ("host", "evil.example.com")) == 400
-        with override_settings(ALLOWED_HOSTS=["example.com"], USE_X_FORWARDED_HOST=True):
-            assert await status(ours) == 200
-            assert await status(("host", "example.com")) == 200
-            for wrong in ([evil], [("host", "example.com"), evil], [ours, evil], [(name, "example.com, b")]):
-                assert await status(*wrong) == 400, wrong
-            acts = {"X-Horsies-Intent": "action", name: "example.com"}
-            path = f"/jobs/api/tasks/{task_id}/cancel"
-            for origin, answer in (("https://example.org", 403), ("https://example.com", 200)):
-                done = await client.post(path, headers={**acts, "Origin": origin})
-                assert done.status_code == answer, done.text
+@pytest.mark.parametrize(("is_debug", "answer"), [(True, 200), (False, 400)])
+async def test_x20_without_allowed_hosts_only_debug_lets_in_this_machine(
+    shop: str, is_debug: bool, answer: int
+) -> None:
+    from django.test import override_settings
+
+    from horsies.contrib.django import with_dashboard
+
+    with override_settings(ALLOWED_HOSTS=[], DEBUG=is_debug):
+        application = with_dashboard(a_site, "jobs/")
+    async with asking(application) as client:
+        for host in ("127.0.0.1", "localhost:8000", "site.localhost"):
+            assert (await client.get("/jobs/api/tasks", headers={"host": host})).status_code == answer
+        assert (await client.get("/jobs/api/tasks", headers={"host": "example.com"})).status_code == 400
 
 
 async def test_x20_a_forced_script_name_is_the_prefix(shop: str) -> None:
@@ -279,46 +294,22 @@ class Server:
         self.said.append(message["type"].removeprefix("lifespan."))
 
 
-class Streams:
-    """As much of a dashboard as its life needs: what was open when the site began and ended."""
-
-    def __init__(self) -> None:
-        self.streams, self.closed = self, 0
-
-    def end_all(self) -> None: ...
-
-    async def close(self) -> None:
-        self.closed += 1
-
-
-def with_streams(site: Any) -> tuple[Any, Streams]:
-    from horsies.contrib.django.dashboard import SiteWithDashboard, StaffOnly
-
-    streams: Any = Streams()
-    return SiteWithDashboard(site, "jobs", a_site, streams, StaffOnly()), streams
-
-
-@pytest.mark.parametrize("kind", ["django", "answers otherwise", "returns", "listens only", "starts only"])
-async def test_x20_a_site_without_a_lifespan_is_answered_for(_django: None, kind: str) -> None:
+async def test_x20_a_site_without_a_lifespan_is_answered_for(shop: str) -> None:
     from django.core.asgi import get_asgi_application
 
-    async def returns(scope: Any, receive: Any, send: Any) -> None: ...
+    from horsies.contrib.django import with_dashboard
 
-    async def listens_only(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-
-    async def starts_only(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        await send({"type": "lifespan.startup.complete"})
-
-    sites = {"answers otherwise": a_site, "returns": returns, "listens only": listens_only, "starts only": starts_only}
-    application, streams = with_streams(get_asgi_application() if kind == "django" else sites[kind])
-    assert await Server(application).live() == ["startup.complete", "shutdown.complete"]
-    assert streams.closed == 1
+    for site in (get_asgi_application(), a_site):
+        application = with_dashboard(site, "jobs")
+        assert await Server(application).live() == ["startup.complete", "shutdown.complete"]
 
 
-async def test_x20_the_lifespan_of_the_site_is_its_own() -> None:
+async def test_x20_an_application_of_starlette_keeps_its_lifespan_and_its_routes(shop: str) -> None:
     from starlette.applications import Starlette
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Mount, Route
+
+    from horsies.contrib.django import with_dashboard
 
     lived: list[str] = []
 
@@ -326,20 +317,29 @@ async def test_x20_the_lifespan_of_the_site_is_its_own() -> None:
     async def lifespan(site: Any) -> AsyncIterator[dict[str, str]]:
         lived.append("begun")
         yield {"pool": "open"}
-        lived.append(f"ended, {streams.closed} closed")
+        lived.append("ended")
 
-    application, streams = with_streams(Starlette(lifespan=lifespan))
+    async def named(request: Any) -> PlainTextResponse:
+        return PlainTextResponse(str(request.url_for("named").path))
+
+    routes = [Route("/named", named), Mount("/", a_site)]
+    application = with_dashboard(Starlette(routes=routes, lifespan=lifespan), "jobs")
     server = Server(application)
     assert await server.live() == ["startup.complete", "shutdown.complete"]
-    assert lived == ["begun", "ended, 0 closed"] and streams.closed == 1
-    assert server.scope["state"] == {"pool": "open"}
+    assert lived == ["begun", "ended"] and server.scope["state"] == {"pool": "open"}
+    transport = httpx.ASGITransport(application)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        assert [(await client.get(path)).text for path in ("/named", "/other")] == ["/named", "site"]
+        assert (await client.get("/jobs/api/tasks")).status_code == 403
 
 
 @pytest.mark.parametrize(
     ("fails", "said"), [("startup", ["startup.failed"]), ("shutdown", ["startup.complete", "shutdown.failed"])]
 )
-async def test_x20_a_lifespan_that_fails_is_told_to_the_server(fails: str, said: list[str]) -> None:
+async def test_x20_a_lifespan_that_fails_is_told_to_the_server(shop: str, fails: str, said: list[str]) -> None:
     from starlette.applications import Starlette
+
+    from horsies.contrib.django import with_dashboard
 
     @asynccontextmanager
     async def lifespan(site: Any) -> AsyncIterator[None]:
@@ -348,20 +348,7 @@ async def test_x20_a_lifespan_that_fails_is_told_to_the_server(fails: str, said:
         yield
         raise OSError("no database")
 
-    application, streams = with_streams(Starlette(lifespan=lifespan))
-    server = Server(application)
+    server = Server(with_dashboard(Starlette(lifespan=lifespan), "jobs"))
     with pytest.raises(OSError, match="no database"):
         await server.live()
-    assert server.said == said and streams.closed
-
-
-async def test_x20_a_site_that_fails_without_a_word_is_not_answered_for() -> None:
-    async def site(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        raise OSError("no database")
-
-    application, _ = with_streams(site)
-    server = Server(application)
-    with pytest.raises(OSError, match="no database"):
-        await server.live()
-    assert server.said == []
+    assert server.said == said

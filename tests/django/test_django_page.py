@@ -74,7 +74,7 @@ from django.test import Client
 from mysite.jobs import app
 assert Client().get("/order/", {"name": "a"}).status_code == 200
 assert app.list_tasks() == ["shop.tasks.ship"], app.list_tasks()
-assert type(application).__name__ == "SiteWithDashboard"
+assert type(application).__name__ == "Starlette"
 """
     run("-c", requested)
     assert rows(empty_database_url, "SELECT task_name, status FROM horsies_tasks") == [("shop.tasks.ship", "PENDING")]

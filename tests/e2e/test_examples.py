@@ -131,8 +131,7 @@ def test_schedules(database_url: str, tmp_path: Path) -> None:
     assert output_of("schedules.py", database_url, tmp_path).splitlines() == [
         "tick, every second: 28 Mar 12:00:01, 28 Mar 12:00:02, 28 Mar 12:00:03",
         "night-shift, every day at 02:30 (Europe/Berlin): 29 Mar 03:00:00, 30 Mar 02:30:00, 31 Mar 02:30:00",
-        "office-hours, every 30 minutes from 09:00 to 17:59, every Monday to Friday (America/New_York): "
-        "30 Mar 09:00:00, 30 Mar 09:30:00, 30 Mar 10:00:00",
+        "office-hours, 0,30 9-17 * * mon-fri (America/New_York): 30 Mar 09:00:00, 30 Mar 09:30:00, 30 Mar 10:00:00",
         "sent by the clock: tick",
         "sent by hand: a report about the night",
     ]

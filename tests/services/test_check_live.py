@@ -166,10 +166,7 @@ async def given_schedule(db: AsyncConnection, name: str, **definition: Any) -> N
     await db.execute("INSERT INTO horsies_schedules (name, definition) VALUES (%s, %s)", [name, Jsonb(definition)])
 
 
-async def test_m20_s04_schedules_that_were_put_in_place_at_run_time(
-    db: AsyncConnection, app: Horsies, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live, "PAGE", 2)
+async def test_m20_s04_schedules_that_were_put_in_place_at_run_time(db: AsyncConnection, app: Horsies) -> None:
     await given_schedule(db, "a sound one")
     await given_schedule(db, "b", task_name="gone")
     await given_schedule(db, "c", kwargs={"order": {"id": "one"}})

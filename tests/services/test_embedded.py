@@ -267,15 +267,16 @@ def test_ctrl_c_in_the_terminal_of_one_user_does_not_reach_the_server(path: Path
 
 
 @pytest.mark.slow("one more way for a server to end or to start")
-def test_a_new_keeper_takes_over_the_server_of_a_killed_one(path: Path) -> None:
+def test_a_new_keeper_replaces_the_server_of_a_killed_one(path: Path) -> None:
     with user_of(path) as user:
         url = url_told_to(user)
-        running, first = postmaster(path), keeper(path)
+        write_down(url)
+        left, first = postmaster(path), keeper(path)
         kill(first)
         assert ensure_running(path) == url
-        assert postmaster(path) == running
+        assert is_written(url) and postmasters(path) != [left]
         assert keeper(path) != first
-        kill(running)
+        kill(postmaster(path))
         assert answers(ensure_running(path)), "the new keeper looks after it as well"
 
 

@@ -16,10 +16,9 @@ from pydantic import BaseModel, model_serializer
 
 from horsies import Horsies, IntervalSchedule, MonthlySchedule, TaskError, TaskResult, TaskSchedule
 from horsies.core.db.connections import make_pool
-from horsies.core.scheduler import fire
+from horsies.core.scheduler import fire, service
 from horsies.core.scheduler.payloads import PreparationLimits
 from horsies.core.scheduler.plan import slot_task_id
-from horsies.core.scheduler.timetable import Entry
 from horsies.core.schema.install import lock_key
 from tests.scheduler_support import Schedules, make_app, schedule, scheduler_of
 from tests.support import eventually
@@ -71,7 +70,6 @@ async def test_s32_a_schedule_is_not_written_before_its_run(database_url: str, r
     async with scheduler_of(make_app(database_url, schedule(pattern=MONTHLY))) as scheduler:
         await scheduler.check()
         before = await rows.state()
-        scheduler._timetable.arm(scheduler._timetable.entries["s"], await rows.now())
         await scheduler.check()
         assert await rows.state() == before
 
@@ -98,7 +96,7 @@ async def test_s39_arguments_that_take_for_ever_hold_up_nobody_else_and_their_sl
         assert (await rows.state("bad"))["run_count"] == 0
         await eventually(lambda: has_run("good"))
         await eventually(lambda: warnings(caplog))
-        assert "'bad'" in warnings(caplog)[0] and "still being encoded" in warnings(caplog)[0]
+        assert "'bad'" in warnings(caplog)[0] and "longer than 0.3 s" in warnings(caplog)[0]
         state = await rows.state("bad")
         assert (state["run_count"], state["next_run_at"]) == (0, slot - timedelta(minutes=1))
         hanging.set()
@@ -117,7 +115,6 @@ async def test_s36_catching_up_does_not_hold_up_what_comes_due_meanwhile(databas
         before = len(await rows.sent())
         assert 0 < before < 15_000, "it comes back, so that it can be told to stop"
         slot = await rows.move(await rows.hour(), "plain")
-        scheduler._timetable.arm(scheduler._timetable.entries["plain"], slot)
         await scheduler.step()
         await scheduler.step()  # its payload may be made in the first one
         sent = await rows.sent()
@@ -131,7 +128,7 @@ async def test_s32_a_scheduler_that_is_frozen_in_the_middle_loses_its_locks(data
     try:
         async with pool.connection() as conn:
             async with conn.transaction():
-                await fire.fire(conn, [Entry(schedule())], lambda entry: 1)
+                await fire.fire(conn, [fire.Entry(schedule())], lambda entry: 1)
                 assert await (await conn.execute(asked)).fetchone() == ("10s",)
             assert await (await conn.execute(asked)).fetchone() == ("0",), "the session is for others as well"
     finally:
@@ -173,7 +170,33 @@ async def test_s32_what_somebody_else_holds_for_long_is_told(
                 await scheduler.check()
             assert len(warnings(caplog)) == 1 and "last 16 checks" in warnings(caplog)[0]
         await scheduler.check()
-        assert (await rows.state())["run_count"] == 1 and scheduler._timetable.entries["s"].misses == 0
+        assert (await rows.state())["run_count"] == 1 and scheduler._entries["s"].misses == 0
+
+
+async def test_s39_schedules_that_have_to_wait_do_not_hide_the_others(
+    db: AsyncConnection[Any], database_url: str, rows: Schedules, monkeypatch: pytest.MonkeyPatch, hanging: Event
+) -> None:
+    monkeypatch.setattr(service, "PAGE", 2)  # what one statement reads
+    held = [schedule(f"a{n}") for n in range(3)]
+    slow = [schedule(f"b{n}", task_name="slow", kwargs={"what": Slow()}) for n in range(3)]
+    late = [
+        schedule(f"c{n}", pattern=IntervalSchedule(seconds=1), catch_up_missed=True, max_catch_up_runs=2)
+        for n in range(3)
+    ]
+    app = slow_app(database_url, *held, *slow, *late, schedule("good"))
+    async with scheduler_of(app, slice_s=2.0, limits=PreparationLimits(0.1, 0.2)) as scheduler:
+        await scheduler.check()
+        before = await rows.hour() - timedelta(hours=1)
+        for one in (*held, *slow, *late):
+            await rows.move(before, one.name)
+        await rows.move(await rows.hour(), "good")
+        async with db.transaction():
+            for one in held:
+                await db.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(f"horsies:schedule:{one.name}")])
+            await scheduler.check()
+    assert {name: state["run_count"] for name, state in (await rows.states()).items() if state["run_count"]} == {
+        "c0": 2, "c1": 2, "c2": 2, "good": 1,
+    }  # fmt: skip
 
 
 async def test_s31_s39_a_state_that_somebody_is_deleting_holds_up_nobody(

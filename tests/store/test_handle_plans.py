@@ -46,7 +46,6 @@ LOOKS: dict[str, tuple[Callable[[AsyncConnection[Any]], Awaitable[object]], int,
     "node": (lambda conn: workflow_reads.node(conn, "wide", "n1999"), 1, 1),
     "results": (lambda conn: workflow_reads.results(conn, "wide"), 0, WIDE),
     "nodes": (lambda conn: workflow_reads.nodes(conn, ["wide", "w7", "w8"], with_results=True), 0, WIDE + 10),
-    "takes_values": (lambda conn: workflow_reads.takes_values(conn, "wide"), 0, 2 * (WIDE + 10)),
     "family": (lambda conn: workflow_reads.family(conn, "wide"), 4, WIDE + 10),
 }
 

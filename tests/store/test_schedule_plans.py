@@ -26,7 +26,6 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "states": {"names": NAMES},
     "lock_states": {"names": NAMES},
     "advance": {"rows": ROWS},
-    "marks": {"after": "s5", "most": 100},
     "marks_of": {"names": NAMES},
     "definitions": {"names": NAMES},
     "pause": {"name": "s7", "paused": True},

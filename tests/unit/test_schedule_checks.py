@@ -21,13 +21,14 @@ from horsies import (
     TaskSchedule,
     Weekday,
 )
-from horsies.core.child.helper import PrepareRequest, pack_payloads, pack_preparation, payloads_of, preparation_of
+from horsies.core.child.helper import pack_payload, pack_wanted, wanted_of
+from horsies.core.child.helper import payload_of as payload_received
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.scheduler.payloads import (
     UNDATED,
     Wanted,
-    each_prepared,
     payload_of,
+    prepared,
     require_schedule,
     schedule_problems,
     stored_form,
@@ -129,12 +130,11 @@ def test_d36_a_stored_schedule_makes_the_same_payload() -> None:
 def test_w01_payloads_travel_between_a_worker_and_its_helper() -> None:
     app = make_app(URL, schedule("a", kwargs={"number": 1}), schedule("b", args=("x",)))
     stored = {"name": "c", "task_name": "tick", "pattern": {"type": "hourly", "minute": 1}, "kwargs": {"number": 2}}
-    request = PrepareRequest((Wanted("a", None), Wanted("b", None), Wanted("c", stored), Wanted("d", None)))
-    name, content = pack_preparation(request)
-    assert name == b"PrepareRequest" and preparation_of(content) == request
-    made = list(each_prepared(app, request.wanted))
-    assert payloads_of(pack_payloads(made), 4) == made
-    assert [answer.is_ok() for answer in made] == [True, False, True, False]
-    assert made[0].ok_value.sent_at == UNDATED
-    with pytest.raises(ValueError, match="instead of"):
-        payloads_of(pack_payloads(made), 3)
+    for wanted, is_made in (
+        (Wanted("a", None), True), (Wanted("b", None), False), (Wanted("c", stored), True), (Wanted("d", None), False),
+    ):  # fmt: skip
+        name, content = pack_wanted(wanted)
+        assert name == b"Wanted" and wanted_of(content) == wanted
+        made = prepared(app, wanted)
+        assert payload_received(pack_payload(made)) == made and made.is_ok() is is_made
+        assert not is_made or made.ok_value.sent_at == UNDATED

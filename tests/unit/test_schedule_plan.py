@@ -153,7 +153,7 @@ def test_s24_a_schedule_without_a_next_run_has_none() -> None:
     assert decide(schedule(pattern=leap), None, NOW) == Begin(None), "29 February is a Monday in 2044"
 
 
-ON_THE_WAY = ("plan", "calendar", "timetable", "sync", "fire", "service", "payloads")
+ON_THE_WAY = ("plan", "calendar", "fire", "service", "payloads")
 BEFOREHAND = "schedule_problems"  # it checks a schedule before there is a run
 CLOCKS = {"now", "utcnow", "today", "time", "time_ns", "clock_gettime", "localtime", "gmtime"}
 

@@ -51,39 +51,38 @@ class InOneOrder(ChangeList):
         return None
 
 
-class QueueFilter(admin.SimpleListFilter):
-    title = "queue"
-    parameter_name = "queue"
+class Exact(admin.SimpleListFilter):
+    """Rows with this value."""
+
+    column: str
+
+    def queryset(self, request: Any, queryset: Any) -> Any:
+        return matching(queryset, **{self.column: self.value()}) if self.value() else queryset
+
+
+class QueueFilter(Exact):
+    title = parameter_name = "queue"
+    column = "queue_name"
 
     def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
         return [(name, name) for name in sorted(project_app().queue_names)]
 
-    def queryset(self, request: Any, queryset: Any) -> Any:
-        return matching(queryset, queue_name=self.value()) if self.value() else queryset
 
-
-class NameFilter(admin.SimpleListFilter):
-    title = "name"
-    parameter_name = "name"
+class NameFilter(Exact):
+    title = parameter_name = "name"
+    column = "task_name"
 
     def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
         app = project_app()
         app.know_all_tasks()
         return [(name, name) for name in app.list_tasks()]
 
-    def queryset(self, request: Any, queryset: Any) -> Any:
-        return matching(queryset, task_name=self.value()) if self.value() else queryset
 
-
-class StatusFilter(admin.SimpleListFilter):
-    title = "status"
-    parameter_name = "status"
+class StatusFilter(Exact):
+    title = parameter_name = column = "status"
 
     def lookups(self, request: Any, model_admin: Any) -> Any:
         return model_admin.model._meta.get_field("status").choices
-
-    def queryset(self, request: Any, queryset: Any) -> Any:
-        return matching(queryset, status=self.value()) if self.value() else queryset
 
 
 class ReadOnly(admin.ModelAdmin):

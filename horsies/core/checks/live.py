@@ -32,8 +32,7 @@ from horsies.core.db import (
     without_session,
 )
 from horsies.core.models.broker import BrokerErrorCode, BrokerResult
-from horsies.core.scheduler.payloads import schedule_problems
-from horsies.core.scheduler.sync import read, unusable
+from horsies.core.scheduler.payloads import read, schedule_problems, unusable
 from horsies.core.schema.install import refuse_unfit
 from horsies.core.store import schedules, task_reads
 from horsies.core.types import Err
@@ -48,7 +47,6 @@ Question: TypeAlias = Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]
 MOST = 1_000  # tasks of each queue,
 STEP = 100  # whose arguments are in memory so many at a time
 MOST_SCHEDULES = 10_000
-PAGE = 500  # schedules that are read at a time
 _LEFT = "workers leave them to others; they fail with WORKER_RESOLUTION_ERROR after unknown_task_grace_ms"
 _WHERE = "the schedule is in the database: app.schedules.put(...) replaces it, app.schedules.remove(...) removes it"
 
@@ -96,19 +94,13 @@ def stored_schedules(subject: CheckedApp, visit: CheckConnection) -> Iterator[er
     the code hides by its own of that name is left out."""
     app = subject.app
     of_code = {schedule.name for schedule in app.config.schedule.schedules} if app.config.schedule else set()
-    after, seen = "", 0
-    while seen < MOST_SCHEDULES:
-        page = visit.ask(partial(_page, after=after))
-        if isinstance(page, Err):
-            yield from no_answer(page)
-            return
-        for stored in page.value:
-            if stored.name not in of_code:
-                yield from _stored_problems(subject, stored)
-        seen += len(page.value)
-        if len(page.value) < PAGE:
-            return
-        after = page.value[-1].name
+    found = visit.ask(partial(schedules.changes, known={}, most=MOST_SCHEDULES))
+    if isinstance(found, Err):
+        yield from no_answer(found)
+        return
+    for stored in found.value:
+        if stored.name not in of_code:
+            yield from _stored_problems(subject, stored)
 
 
 @dataclass(slots=True)
@@ -189,10 +181,6 @@ def _stored_problems(subject: CheckedApp, stored: schedules.StoredSchedule) -> I
     for finding in report:
         finding.location = None  # it would be the place where the check was called
         yield finding.with_note(_WHERE)
-
-
-async def _page(conn: psycopg.AsyncConnection[Any], after: str) -> list[schedules.StoredSchedule]:
-    return await schedules.definitions(conn, list(await schedules.marks(conn, after, PAGE)))
 
 
 class CheckConnection:

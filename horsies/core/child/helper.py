@@ -13,8 +13,8 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any
 
@@ -32,7 +32,7 @@ log = logging.getLogger("horsies.child")
 
 # The kind of a request; the other kinds are the names of the events of recovery.
 BUILD = b"BuildRequest"
-PREPARE = b"PrepareRequest"
+WANTED = b"Wanted"
 
 
 class HookServer:
@@ -42,7 +42,7 @@ class HookServer:
         self,
         registry: hooks.HookRegistry,
         build: Callable[[BuildRequest], WorkflowPlan],
-        prepare: Callable[[Sequence[Wanted]], Iterator[Result[tasks.TaskSendPayload, str]]],
+        prepare: Callable[[Wanted], Result[tasks.TaskSendPayload, str]],
         inbox: Inbox,
         uplink: Uplink,
         limit_s: float,
@@ -102,7 +102,7 @@ class HookServer:
         name, content = item.parts[0], item.parts[1]
         if name == BUILD:
             answer = self._built(content)
-        elif name == PREPARE:
+        elif name == WANTED:
             answer = self._prepared(content)
         else:
             answer = await self._said(name, content)
@@ -128,17 +128,9 @@ class HookServer:
             return pack_failure(BuildFailed(f"{type(problem).__name__}: {problem}"))
 
     def _prepared(self, content: bytes) -> bytes:
-        wanted = preparation_of(content).wanted
-        answers = self._prepare(wanted)
-        made: list[Result[tasks.TaskSendPayload, str]] = []
-        try:
-            for one in wanted:
-                self._say_before(handler_of(one))
-                made.append(next(answers))
-            return pack_payloads(made)
-        except BaseException as problem:  # also SystemExit, because user code must not end the helper
-            log.exception("the arguments of schedules could not be encoded")
-            return pack_payloads([Err(f"{type(problem).__name__}: {problem}") for _ in wanted])
+        wanted = wanted_of(content)
+        self._say_before(f"the arguments of {wanted.name}")
+        return pack_payload(self._prepare(wanted))
 
     def _say_before(self, handler: str) -> None:
         self._uplink.send(wire.pack(wire.Kind.STARTED, self._token, handler.encode("utf-8", "replace")))
@@ -249,47 +241,25 @@ def plan_of(answer: bytes) -> WorkflowPlan:
 _TIMES = ("sent_at", "good_until")  # a payload of a schedule has neither
 
 
-@dataclass(frozen=True, slots=True)
-class PrepareRequest:
-    """Make the payloads of these schedules."""
-
-    wanted: tuple[Wanted, ...]
-
-
-def pack_preparation(request: PrepareRequest) -> tuple[bytes, bytes]:
+def pack_wanted(wanted: Wanted) -> tuple[bytes, bytes]:
     """The kind of the request and its content."""
-    return PREPARE, json.dumps(request.wanted).encode()
+    return WANTED, json.dumps(wanted).encode()
 
 
-def preparation_of(content: bytes) -> PrepareRequest:
-    """The inverse of `pack_preparation`."""
-    return PrepareRequest(tuple(Wanted(*one) for one in json.loads(content)))
+def wanted_of(content: bytes) -> Wanted:
+    """The inverse of `pack_wanted`."""
+    return Wanted(*json.loads(content))
 
 
-def handler_of(wanted: Wanted) -> str:
-    """What the helper reports that it is about to do."""
-    return f"the arguments of {wanted.name}"
-
-
-def pack_payloads(answers: Sequence[Result[tasks.TaskSendPayload, str]]) -> bytes:
-    return json.dumps([_packed(answer) for answer in answers]).encode()
-
-
-def payloads_of(answer: bytes, count: int) -> list[Result[tasks.TaskSendPayload, str]]:
-    """This many payloads. ValueError, KeyError or TypeError if the answer is invalid."""
-    found = [_unpacked(one) for one in json.loads(answer)]
-    if len(found) != count:
-        raise ValueError(f"{len(found)} payloads instead of {count}")
-    return found
-
-
-def _packed(answer: Result[tasks.TaskSendPayload, str]) -> dict[str, Any]:
+def pack_payload(answer: Result[tasks.TaskSendPayload, str]) -> bytes:
     if isinstance(answer, Err):
-        return {"problem": answer.error}
-    return {name: value for name, value in asdict(answer.value).items() if name not in _TIMES}
+        return json.dumps({"problem": answer.error}).encode()
+    return json.dumps({name: value for name, value in asdict(answer.value).items() if name not in _TIMES}).encode()
 
 
-def _unpacked(fields: dict[str, Any]) -> Result[tasks.TaskSendPayload, str]:
+def payload_of(answer: bytes) -> Result[tasks.TaskSendPayload, str]:
+    """The inverse of `pack_payload`. ValueError, KeyError or TypeError if the answer is invalid."""
+    fields = json.loads(answer)
     if "problem" in fields:
         return Err(str(fields["problem"]))
     return Ok(tasks.TaskSendPayload(sent_at=UNDATED, good_until=None, **fields))

@@ -33,7 +33,7 @@ from horsies.core.models.app import AppConfig
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.models.workflow.registry import build_plan
 from horsies.core.recovery.start_journal import Notebook
-from horsies.core.scheduler.payloads import each_prepared
+from horsies.core.scheduler.payloads import prepared
 from horsies.core.tasks import catalogue
 from horsies.core.tasks.context import mark_log_records
 
@@ -168,9 +168,7 @@ def _runner(
 ) -> run.Runner | helper.HookServer:
     if spec.is_helper:
         limit_s = spec.recovery_hook_timeout_ms / 1000
-        return helper.HookServer(
-            app.hooks, partial(build_plan, app), partial(each_prepared, app), inbox, uplink, limit_s
-        )
+        return helper.HookServer(app.hooks, partial(build_plan, app), partial(prepared, app), inbox, uplink, limit_s)
     return run.Runner(app.tasks, inbox, uplink, spec.concurrency, notebook.note, io.is_late, notes)
 
 

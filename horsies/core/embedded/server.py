@@ -58,7 +58,7 @@ def stop(path: str | os.PathLike[str]) -> None:
         install = find_install()
         with _place_at(path) as place, _only_one(place):
             if not _is_kept(place):
-                _start_keeper(place, install)  # it adopts a server whose keeper was killed, or repairs it
+                _start_keeper(place, install)  # it replaces a server whose keeper was killed
             place.request_stop()
             deadline = time.monotonic() + STOP_SECONDS
             while _is_kept(place):

@@ -12,14 +12,16 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from time import perf_counter
+from typing import Any
 
 import psycopg
 
 from horsies.core import logs
 from horsies.core.db import Connection
+from horsies.core.models.schedule import TaskSchedule
+from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.producer import enqueue, envelope
-from horsies.core.scheduler import plan, timetable
+from horsies.core.scheduler import plan
 from horsies.core.store import schedules
 from horsies.core.store import schedules as store
 from horsies.core.store.sends import Send, insert
@@ -28,7 +30,6 @@ from horsies.core.text import counted
 log = logging.getLogger("horsies.scheduler")
 
 MOST_SLOTS = 100  # slots of one schedule in one transaction
-UNBROKEN_S = 0.005  # planning never blocks the loop for longer than this
 APART = timedelta(microseconds=1)
 NOT_AHEAD = timedelta(0)
 NAMES = 10
@@ -38,6 +39,27 @@ MANY_MISSES = 16
 class StateLocked(Exception):
     """A state can neither be read nor written for a while. This concerns only one schedule, unlike a lock on a
     table."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An enabled schedule. `changed_at` and `definition` belong to a run-time schedule; a schedule of the code has
+    neither."""
+
+    schedule: TaskSchedule
+    changed_at: datetime | None = None
+    definition: dict[str, Any] | None = field(default=None, repr=False)
+    config_hash: str = ""
+    payload: TaskSendPayload | None = field(default=None, repr=False)
+    failures: int = 0  # in a row
+    misses: int = 0  # checks in a row at which another process held it
+
+    def __post_init__(self) -> None:
+        self.config_hash = plan.config_hash(self.schedule)
+
+    @property
+    def name(self) -> str:
+        return self.schedule.name
 
 
 @dataclass(slots=True)
@@ -54,8 +76,8 @@ class FireResult:
 
 async def fire(
     conn: Connection,
-    entries: Sequence[timetable.Entry],
-    slots_left: Callable[[timetable.Entry], int],
+    entries: Sequence[Entry],
+    slots_left: Callable[[Entry], int],
     ahead: timedelta = NOT_AHEAD,
 ) -> FireResult:
     """Send the runs of these schedules that are due, or will be due when `ahead` has passed. Call this in a
@@ -69,15 +91,14 @@ async def fire(
     done.now = held.now + ahead
     mine = await _unchanged(conn, [by_name[name] for name in held.names], done)
     states = await store.lock_states(conn, [entry.name for entry in mine])
-    loop_break = LoopBreak()
     for entry in mine:
         _decide(entry, states.get(entry.name), done.now, slots_left(entry), done)
-        await loop_break.take()
-    await _write(conn, by_name, states, done, held.now, loop_break)
+        await asyncio.sleep(0)
+    await _write(conn, by_name, states, done, held.now)
     return done
 
 
-async def _unchanged(conn: Connection, entries: Sequence[timetable.Entry], done: FireResult) -> list[timetable.Entry]:
+async def _unchanged(conn: Connection, entries: Sequence[Entry], done: FireResult) -> list[Entry]:
     """Whether a run-time schedule, under its lock, is still as we know it; otherwise it was removed, paused or
     changed."""
     stored = [entry for entry in entries if entry.changed_at is not None]
@@ -91,9 +112,7 @@ async def _unchanged(conn: Connection, entries: Sequence[timetable.Entry], done:
     return [entry for entry in entries if entry.name not in done.stale]
 
 
-def _decide(
-    entry: timetable.Entry, state: schedules.ScheduleState | None, now: datetime, most: int, done: FireResult
-) -> None:
+def _decide(entry: Entry, state: schedules.ScheduleState | None, now: datetime, most: int, done: FireResult) -> None:
     step = plan.decide(entry.schedule, state, now, min(most, MOST_SLOTS), entry.config_hash)
     if isinstance(step, plan.Fire) and entry.payload is None:
         done.unprepared.add(entry.name)
@@ -103,17 +122,16 @@ def _decide(
 
 async def _write(
     conn: Connection,
-    by_name: dict[str, timetable.Entry],
+    by_name: dict[str, Entry],
     states: dict[str, schedules.ScheduleState],
     done: FireResult,
     now: datetime,
-    loop_break: LoopBreak,
 ) -> None:
-    sends = {
-        name: await _sends(by_name[name], step, now, loop_break)
-        for name, step in done.steps.items()
-        if isinstance(step, plan.Fire)
-    }
+    sends: dict[str, list[Send]] = {}
+    for name, step in done.steps.items():
+        if isinstance(step, plan.Fire):
+            sends[name] = _sends(by_name[name], step, now)
+            await asyncio.sleep(0)
     written = await _insert(conn, [send for some in sends.values() for send in some], now)
     new: list[schedules.Advance] = []
     known: list[schedules.Advance] = []
@@ -142,14 +160,13 @@ async def _begin(conn: Connection, new: Sequence[schedules.Advance]) -> set[str]
         raise StateLocked("a process that is not a scheduler holds a lock on its state") from problem
 
 
-async def _sends(entry: timetable.Entry, step: plan.Fire, now: datetime, loop_break: LoopBreak) -> list[Send]:
+def _sends(entry: Entry, step: plan.Fire, now: datetime) -> list[Send]:
     """One task for each slot. Their times differ slightly, so that the oldest slot is also the first in the queue."""
     assert entry.payload is not None
     made: list[Send] = []
     for place, slot in enumerate(reversed(step.slots)):
         payload = envelope.with_sha(replace(entry.payload, sent_at=now - place * APART))
         made.append(Send(plan.slot_task_id(entry.name, slot), payload))
-        await loop_break.take()
     return made[::-1]
 
 
@@ -163,19 +180,7 @@ async def _insert(conn: Connection, sends: Sequence[Send], now: datetime) -> set
     return written
 
 
-class LoopBreak:
-    """Yields to the loop every few milliseconds."""
-
-    def __init__(self) -> None:
-        self._since = perf_counter()
-
-    async def take(self) -> None:
-        if perf_counter() - self._since > UNBROKEN_S:
-            await asyncio.sleep(0)
-            self._since = perf_counter()
-
-
-def report(entries: Sequence[timetable.Entry], done: FireResult) -> None:
+def report(entries: Sequence[Entry], done: FireResult) -> None:
     for entry in entries:
         step = done.steps.get(entry.name)
         if isinstance(step, plan.Restart):
@@ -194,7 +199,7 @@ def report(entries: Sequence[timetable.Entry], done: FireResult) -> None:
         log.info("%s sent for %s", counted(sum(fired.values()), "task"), shown)
 
 
-def complain(entry: timetable.Entry, why: str) -> None:
+def complain(entry: Entry, why: str) -> None:
     """It could not be sent, and is tried again and again."""
     entry.failures += 1
     if logs.is_worth_a_line(entry.failures):
@@ -202,7 +207,7 @@ def complain(entry: timetable.Entry, why: str) -> None:
         log.error("schedule %r could not be sent and will be retried: %s%s", entry.name, why, tries)
 
 
-def note_missed(entry: timetable.Entry) -> None:
+def note_missed(entry: Entry) -> None:
     """Another process holds the lock, which is reported only if it continues."""
     entry.misses += 1
     if entry.misses >= MANY_MISSES and logs.is_worth_a_line(entry.misses):

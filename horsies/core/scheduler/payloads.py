@@ -2,44 +2,48 @@
 
 The arguments of a schedule never change, so its payload is made once and only dated when it is sent. Encoding runs code
 of the app (its models and their serializers), which may be slow or never end. A `Preparer` therefore does it with a
-time limit: a thread in the scheduler's own process, the helper child in a worker. `Preparation` keeps schedules until
-their payload is ready, so that a slow schedule delays only itself. Its slot is not lost, because nothing is written
+time limit: a thread in the scheduler's own process, the helper child in a worker. `Preparation` asks it for one
+schedule after the other, so that a slow schedule delays only itself. Its slot is not lost, because nothing is written
 before there is a payload.
+
+Rows of run-time schedules can be written by hand. A mistake in a row is HRS-205 and concerns only that row.
 """
 
 import asyncio
 import contextlib
 import difflib
-import heapq
-import itertools
 import json
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from math import inf
 from threading import Thread
-from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from horsies.core.codec.shapes import CodecError
-from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, RegistryError
+from horsies.core.db import describe
+from horsies.core.errors import (
+    ConfigurationError,
+    ErrorCode,
+    HorsiesError,
+    MultipleValidationErrors,
+    RegistryError,
+)
 from horsies.core.models.app import AppConfig
 from horsies.core.models.schedule import ScheduleConfig, TaskSchedule
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.producer import envelope
-from horsies.core.scheduler import calendar, fire, sync
-from horsies.core.scheduler.timetable import Entry
+from horsies.core.scheduler import calendar, fire
+from horsies.core.store.schedules import StoredSchedule
 from horsies.core.tasks.definition import NO_OPTIONS
 from horsies.core.types import Err, Ok, Result
 
 log = logging.getLogger("horsies.scheduler")
 
+T = TypeVar("T")
+
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
-BATCH = 100
 LONGEST_REST_S = 300.0
-LOOK_AGAIN_S = 0.05
 
 
 class HasTasks(Protocol):
@@ -94,6 +98,36 @@ def stored_form(schedule: TaskSchedule, payload: TaskSendPayload) -> dict[str, A
     }
 
 
+def read(stored: StoredSchedule) -> TaskSchedule:
+    """The schedule that a row describes; raises the mistakes in it."""
+    if stored.problem is not None:
+        raise unusable(stored.problem)
+    return schedule_of(stored.name, stored.definition)
+
+
+def schedule_of(name: str, definition: object) -> TaskSchedule:
+    """The same for its definition. The name is that of the row, whatever the definition says."""
+    if not isinstance(definition, dict):
+        raise unusable("its definition is not an object")
+    try:
+        return TaskSchedule(**{**definition, "name": name})
+    except HorsiesError:
+        raise
+    except Exception as problem:
+        raise unusable(f"its definition cannot be used: {describe(problem)}") from None
+
+
+def unusable(why: str) -> ConfigurationError:
+    """HRS-205."""
+    return ConfigurationError(why, code=ErrorCode.CONFIG_INVALID_SCHEDULE)
+
+
+def in_one_line(problem: HorsiesError) -> str:
+    """The mistake on one line, for a log."""
+    errors = problem.errors if isinstance(problem, MultipleValidationErrors) else [problem]
+    return "; ".join(describe(error) for error in errors)
+
+
 def schedule_problems(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False) -> Iterator[HorsiesError]:
     """The mistakes of a schedule; none if it is valid. The arguments of a stored schedule are already JSON."""
     if "\0" in schedule.name or schedule.name.encode("utf-8", "replace").decode() != schedule.name:
@@ -139,8 +173,8 @@ def require_schedule(config: AppConfig) -> ScheduleConfig:
 class PreparationLimits(NamedTuple):
     """How long the arguments of one schedule may take, in seconds."""
 
-    among_others: float = 2.0
-    alone: float = 10.0
+    first: float = 2.0
+    again: float = 10.0
 
 
 USUAL = PreparationLimits()
@@ -154,130 +188,79 @@ class Wanted(NamedTuple):
 
 
 class Preparer(Protocol):
-    """Makes payloads. A mistake in one schedule is the answer for that schedule; `PreparerFailed` means that there is
-    no answer."""
+    """Makes a payload, or says why it could not."""
 
-    async def prepare(self, wanted: Sequence[Wanted], limit_s: float, /) -> list[Result[TaskSendPayload, str]]: ...
-
-
-class PreparerFailed(Exception):
-    """Encoding took too long, or its process died. `is_about_one`: one of the requested schedules caused it; that is
-    the `culprit`, if it is known."""
-
-    def __init__(self, why: str, culprit: int | None = None, *, is_about_one: bool = True) -> None:
-        super().__init__(why)
-        self.culprit = culprit
-        self.is_about_one = is_about_one
+    async def prepare(self, wanted: Wanted, limit_s: float, /) -> Result[TaskSendPayload, str]: ...
 
 
 class Preparation:
-    """Schedules that are requested here are kept until `take` returns them with a payload."""
+    """Makes payloads in the background, one after the other. A schedule stays in `pending` until it has its payload.
+    After a failure it is tried again after 1, 2, 4 … s, for longer, and only one such schedule at a time is between
+    the others."""
 
-    def __init__(self, preparer: Preparer, is_wanted: Callable[[Entry], bool], limits: PreparationLimits) -> None:
+    def __init__(
+        self, preparer: Preparer, is_wanted: Callable[[fire.Entry], bool], limits: PreparationLimits = USUAL
+    ) -> None:
+        self.pending: dict[fire.Entry, asyncio.Task[None]] = {}
         self._preparer = preparer
-        self._limits = limits
         self._is_wanted = is_wanted
-        self._waiting: deque[Entry] = deque()
-        self._alone: deque[Entry] = deque()  # these are slow, or have failed before
-        self._resting: list[tuple[float, int, Entry]] = []
-        self._numbers = itertools.count()
-        self._ready: list[Entry] = []
-        self._is_quick = True  # the payloads that are being made usually take only a moment
+        self._limits = limits
+        self._turn = asyncio.Lock()
+        self._turn_of_failed = asyncio.Lock()
+        self._first_tries = 0
         self._news = asyncio.Event()
-        self._work: asyncio.Task[None] | None = None
+
+    def ask(self, entry: fire.Entry) -> None:
+        """Make its payload."""
+        self._first_tries += 1
+        self.pending[entry] = asyncio.create_task(self._make(entry), name="payload of a schedule")
 
     @property
-    def pause_s(self) -> float:
-        """The number of seconds after which there may be something to take."""
-        if self._ready or self._is_busy:
-            return LOOK_AGAIN_S
-        return self._resting[0][0] - monotonic() if self._resting else inf
+    def is_quick(self) -> bool:
+        """Whether there is a new payload, or probably will be in a moment, because a schedule that has not failed is
+        waiting for it."""
+        return self._first_tries > 0 or self._news.is_set()
 
-    @property
-    def _is_busy(self) -> bool:
-        return self._work is not None and not self._work.done()
+    def forget_news(self) -> None:
+        """Whoever calls this is about to use the payloads that there are."""
+        self._news.clear()
 
-    def ask(self, entries: Iterable[Entry]) -> None:
-        """Make the payloads of these schedules; a schedule that has failed before is handled alone."""
-        for entry in entries:
-            (self._alone if entry.failures else self._waiting).append(entry)
-        if (self._waiting or self._alone) and not self._is_busy:
-            self._is_quick = bool(self._waiting)
-            self._work = asyncio.create_task(self._make_all(), name="payloads of schedules")
-
-    def take(self) -> list[Entry]:
-        """The schedules that have a payload now. Those whose delay is over are requested again."""
-        rested: list[Entry] = []
-        while self._resting and self._resting[0][0] <= monotonic():
-            rested.append(heapq.heappop(self._resting)[2])
-        if rested:
-            self.ask(rested)
-        ready, self._ready = self._ready, []
-        return [entry for entry in ready if self._is_wanted(entry)]
-
-    async def wait(self, seconds: float) -> bool:
-        """Wait until there is something to take, for at most this time; False if there is nothing. Schedules that are
-        known to be slow are not waited for."""
-        if not self._ready and self._is_busy and self._is_quick:
-            self._news.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), seconds)
-        return bool(self._ready)
+    async def wait(self, seconds: float) -> None:
+        """Wait for this long, or until there is a new payload or failure."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), seconds)
 
     def close(self) -> None:
         """Drop everything."""
-        if self._work is not None:
-            self._work.cancel()
+        for work in self.pending.values():
+            work.cancel()
 
-    async def _make_all(self) -> None:
+    async def _make(self, entry: fire.Entry) -> None:
         try:
-            while self._waiting or self._alone:
-                is_alone = not self._waiting
-                self._is_quick = not is_alone
-                if is_alone:
-                    self._news.set()
-                count = min(BATCH, len(self._waiting))
-                batch = [self._alone.popleft()] if is_alone else [self._waiting.popleft() for _ in range(count)]
-                wanted = [entry for entry in batch if self._is_wanted(entry)]
-                if wanted:
-                    await self._make(wanted, is_alone)
+            async with self._turn:
+                await self._try(entry, self._limits.first)
         finally:
+            self._first_tries -= 1
             self._news.set()
+        while entry.payload is None and self._is_wanted(entry):
+            await asyncio.sleep(min(2.0 ** min(entry.failures - 1, 10), LONGEST_REST_S))
+            async with self._turn_of_failed, self._turn:
+                await self._try(entry, self._limits.again)
+        del self.pending[entry]
 
-    async def _make(self, entries: list[Entry], is_alone: bool) -> None:
-        wanted = [Wanted(entry.name, entry.definition) for entry in entries]
-        limit_s = self._limits.alone if is_alone else self._limits.among_others
+    async def _try(self, entry: fire.Entry, limit_s: float) -> None:
+        if not self._is_wanted(entry):
+            return
         try:
-            answers = await self._preparer.prepare(wanted, limit_s)
-        except PreparerFailed as problem:
-            if problem.is_about_one and not is_alone:
-                self._set_apart(entries, problem.culprit)
-                return
-            answers = [Err(str(problem)) for _ in entries]
+            made = await self._preparer.prepare(Wanted(entry.name, entry.definition), limit_s)
         except Exception as problem:
             log.exception("the arguments of schedules cannot be encoded")
-            answers = [Err(type(problem).__name__) for _ in entries]
-        for entry, answer in zip(entries, answers, strict=True):
-            if isinstance(answer, Ok):
-                entry.payload = answer.value
-                entry.failures = 0
-                self._ready.append(entry)
-            else:
-                self._rest(entry, answer.error)
-        if self._ready:
-            self._news.set()
-
-    def _set_apart(self, entries: list[Entry], culprit: int | None) -> None:
-        if culprit is None:
-            self._alone.extend(entries)
+            made = Err(type(problem).__name__)
+        if isinstance(made, Ok):
+            entry.payload = made.value
+            entry.failures = 0
         else:
-            self._alone.append(entries.pop(culprit))
-            self._waiting.extendleft(reversed(entries))
-
-    def _rest(self, entry: Entry, why: str) -> None:
-        fire.complain(entry, why)
-        seconds = min(2.0 ** min(entry.failures - 1, 10), LONGEST_REST_S)
-        heapq.heappush(self._resting, (monotonic() + seconds, next(self._numbers), entry))
+            fire.complain(entry, made.error)
 
 
 class LocalPreparer:
@@ -288,52 +271,39 @@ class LocalPreparer:
         self._app = app
         self._hanging: dict[str, Thread] = {}
 
-    async def prepare(self, wanted: Sequence[Wanted], limit_s: float) -> list[Result[TaskSendPayload, str]]:
+    async def prepare(self, wanted: Wanted, limit_s: float) -> Result[TaskSendPayload, str]:
         self._hanging = {what: thread for what, thread in self._hanging.items() if thread.is_alive()}
-        for place, one in enumerate(wanted):
-            if repr(one) in self._hanging:
-                raise PreparerFailed("its arguments are still being encoded", place)
+        if repr(wanted) in self._hanging:
+            return Err("its arguments are still being encoded")
         loop = asyncio.get_running_loop()
-        is_done = loop.create_future()
-        made: list[Result[TaskSendPayload, str]] = []
+        answer: asyncio.Future[Result[TaskSendPayload, str]] = loop.create_future()
 
         def work() -> None:
-            try:
-                for answer in each_prepared(self._app, wanted):
-                    made.append(answer)
-            except BaseException as problem:  # this includes SystemExit: user code does not end our thread
-                made.append(Err(f"{type(problem).__name__}: {problem}"))
+            made = prepared(self._app, wanted)
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(_settle, is_done)
+                loop.call_soon_threadsafe(_settle, answer, made)
 
         thread = Thread(target=work, name="horsies payloads", daemon=True)
         thread.start()
         try:
-            await asyncio.wait_for(is_done, limit_s)
+            return await asyncio.wait_for(answer, limit_s)
         except TimeoutError:
-            place = min(len(made), len(wanted) - 1)
-            self._hanging[repr(wanted[place])] = thread
-            raise PreparerFailed(f"its arguments took longer than {limit_s:g} s to encode", place) from None
-        return [*made, *(Err("the encoding process ended at another schedule") for _ in wanted[len(made) :])]
+            self._hanging[repr(wanted)] = thread
+            return Err(f"its arguments took longer than {limit_s:g} s to encode")
 
 
-def _settle(is_done: asyncio.Future[None]) -> None:
-    if not is_done.done():  # whoever waited may have given up
-        is_done.set_result(None)
+def _settle(answer: asyncio.Future[T], value: T) -> None:
+    if not answer.done():  # whoever waited may have given up
+        answer.set_result(value)
 
 
-def each_prepared(app: HasTasks, wanted: Sequence[Wanted]) -> Iterator[Result[TaskSendPayload, str]]:
-    """The payloads, one after the other, in order."""
-    config = app.config.schedule
-    of_code = {schedule.name: schedule for schedule in config.schedules} if config is not None else {}
-    for one in wanted:
-        yield _prepared(app, one, of_code.get(one.name))
-
-
-def _prepared(app: HasTasks, wanted: Wanted, of_code: TaskSchedule | None) -> Result[TaskSendPayload, str]:
+def prepared(app: HasTasks, wanted: Wanted) -> Result[TaskSendPayload, str]:
+    """The payload of this schedule."""
     try:
         if wanted.definition is not None:
-            return payload_of(app, sync.schedule_of(wanted.name, wanted.definition), is_stored=True)
-        return payload_of(app, of_code) if of_code is not None else Err("the app has no such schedule")
-    except Exception as problem:  # raised by a model or serializer of the app; the other schedules go on
+            return payload_of(app, schedule_of(wanted.name, wanted.definition), is_stored=True)
+        of_code = app.config.schedule.schedules if app.config.schedule is not None else []
+        found = next((schedule for schedule in of_code if schedule.name == wanted.name), None)
+        return Err("the app has no such schedule") if found is None else payload_of(app, found)
+    except BaseException as problem:  # raised by a model or serializer of the app; also SystemExit
         return Err(f"{type(problem).__name__}: {problem}")

@@ -8,7 +8,7 @@ method is written once, async, and runs on the broker's bridge; its blocking twi
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -21,9 +21,9 @@ from horsies.core.models.schedule import IntervalSchedule, TaskSchedule
 from horsies.core.models.schedule import config as models
 from horsies.core.producer import enqueue, envelope
 from horsies.core.producer.send import TaskHandle
-from horsies.core.scheduler import calendar, payloads, plan, sync
-from horsies.core.store import schedules, sends
+from horsies.core.scheduler import calendar, payloads, plan
 from horsies.core.store import schedules as store
+from horsies.core.store import sends
 from horsies.core.types import Err, Ok, run_sync
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PAGE = 1_000
 UPCOMING = 5
 
 
@@ -43,6 +42,12 @@ class Refused(Exception):
         super().__init__(message)
         self.code = code
         self.errors = errors
+
+    @classmethod
+    def for_mistakes(cls, errors: Iterable[HorsiesError]) -> Refused:
+        found = tuple(errors)
+        message = "; ".join(map(payloads.in_one_line, found))
+        return cls(models.ScheduleErrorCode.INVALID_SCHEDULE, message, found)
 
 
 def _as_result(
@@ -86,7 +91,7 @@ class Schedules:
         _want_a_schedule(schedule)
         self._refuse_code(schedule.name, "choose another name")
         if errors := tuple(payloads.schedule_problems(self._app, schedule)):
-            raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, "; ".join(map(sync.in_one_line, errors)), errors)
+            raise Refused.for_mistakes(errors)
         made = payloads.payload_of(self._app, schedule)
         assert isinstance(made, Ok)
         definition = json.dumps(payloads.stored_form(schedule, made.value))
@@ -144,16 +149,12 @@ class Schedules:
         self._refuse_code(name, "change it there")
         async with self._changing(name) as conn:
             before, _ = await self._find(conn, name)
-            definition = {**before.model_dump(mode="json"), **fields}
             try:
-                after = sync.schedule_of(name, definition)
+                after = payloads.schedule_of(name, {**before.model_dump(mode="json"), **fields})
             except HorsiesError as problem:
-                raise Refused(
-                    models.ScheduleErrorCode.INVALID_SCHEDULE, sync.in_one_line(problem), (problem,)
-                ) from None
+                raise Refused.for_mistakes([problem]) from None
             if errors := tuple(payloads.schedule_problems(self._app, after, is_stored=True)):
-                message = "; ".join(map(sync.in_one_line, errors))
-                raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, message, errors)
+                raise Refused.for_mistakes(errors)
             await store.put(conn, name, json.dumps(after.model_dump(mode="json")))
             await store.bump(conn)
 
@@ -183,15 +184,13 @@ class Schedules:
     @on_bridge
     async def list_async(self) -> list[models.ScheduleInfo]:
         """Every schedule, of the code and of the database, by name."""
-        async with self._broker().hub.connection() as conn:
-            look = await store.look(conn)
-            stored = {one.name: one for one in [one async for one in _all_stored(conn)]}
-            names = sorted({*self._of_code(), *stored})
-            states: dict[str, schedules.ScheduleState] = {}
-            for start in range(0, len(names), PAGE):
-                states |= await store.states(conn, names[start : start + PAGE])
         of_code = self._of_code()
-        return [_info(name, of_code.get(name), stored.get(name), states.get(name), look) for name in names]
+        async with self._broker().hub.connection() as conn:
+            now = (await store.look(conn)).now
+            stored = {one.name: one for one in await store.changes(conn, {})}
+            names = sorted({*of_code, *stored})
+            states = await store.states(conn, names)
+        return [_info(name, of_code.get(name), stored.get(name), states.get(name), now) for name in names]
 
     list = run_sync(list_async)
 
@@ -222,62 +221,50 @@ class Schedules:
         stored = await store.definitions(conn, [name])
         _found(name, bool(stored))
         try:
-            return sync.read(stored[0]), True
+            return payloads.read(stored[0]), True
         except HorsiesError as problem:
-            raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, sync.in_one_line(problem)) from None
+            raise Refused.for_mistakes([problem]) from None
 
 
 def _info(
     name: str,
-    of_code: TaskSchedule | None,
-    stored: schedules.StoredSchedule | None,
-    state: schedules.ScheduleState | None,
-    look: schedules.Look,
+    schedule: TaskSchedule | None,
+    stored: store.StoredSchedule | None,
+    state: store.ScheduleState | None,
+    now: datetime,
 ) -> models.ScheduleInfo:
-    schedule, problem = of_code, None
-    source = models.ScheduleSource.DATABASE if schedule is None else models.ScheduleSource.CODE
-    if schedule is None:
-        assert stored is not None
+    """What is known of a schedule. The code hides a stored one of the same name."""
+    source, problem, is_paused = models.ScheduleSource.CODE, None, False
+    if schedule is None and stored is not None:
+        source, is_paused = models.ScheduleSource.DATABASE, stored.paused
         try:
-            schedule = sync.read(stored)
+            schedule = payloads.read(stored)
         except HorsiesError as error:
-            problem = sync.in_one_line(error)
-    is_paused = source is models.ScheduleSource.DATABASE and stored is not None and stored.paused
-    is_active = schedule is not None and schedule.enabled and not is_paused
+            problem = payloads.in_one_line(error)
+    state = state or store.ScheduleState(name, None, None, None, 0, None)
+    runs = schedule is not None and schedule.enabled and not is_paused
     return models.ScheduleInfo(
         name=name,
         source=source,
         schedule=schedule,
         is_paused=is_paused,
         problem=problem,
-        next_run_at=None if state is None else state.next_run_at,
-        last_run_at=None if state is None else state.last_run_at,
-        last_task_id=None if state is None else state.last_task_id,
-        run_count=0 if state is None else state.run_count,
-        upcoming=_upcoming(schedule, state, look) if schedule is not None and is_active else (),
+        next_run_at=state.next_run_at,
+        last_run_at=state.last_run_at,
+        last_task_id=state.last_task_id,
+        run_count=state.run_count,
+        upcoming=_upcoming(schedule, state, now) if schedule is not None and runs else (),
     )
 
 
-async def _all_stored(conn: Connection) -> AsyncIterator[schedules.StoredSchedule]:
-    page = list(await store.marks(conn, "", PAGE))
-    while page:
-        for one in await store.definitions(conn, page):
-            yield one
-        page = list(await store.marks(conn, page[-1], PAGE)) if len(page) == PAGE else []
-
-
-def _upcoming(
-    schedule: TaskSchedule, state: schedules.ScheduleState | None, look: schedules.Look
-) -> tuple[datetime, ...]:
-    """The next runs, of which the first may be overdue. Without a state, the scheduler has not seen this version
-    yet."""
-    first = None
-    if state is not None and state.config_hash == plan.config_hash(schedule):
-        first = state.next_run_at
-    first = first or calendar.next_occurrence(schedule.pattern, look.now, schedule.timezone)
+def _upcoming(schedule: TaskSchedule, state: store.ScheduleState, now: datetime) -> tuple[datetime, ...]:
+    """The next runs, of which the first may be overdue. Without a state of this configuration, the scheduler has not
+    seen it yet."""
+    first = state.next_run_at if state.config_hash == plan.config_hash(schedule) else None
+    first = first or calendar.next_occurrence(schedule.pattern, now, schedule.timezone)
     if first is None or first >= store.FAR_OFF:
         return ()
-    after = max(first, look.now) if not isinstance(schedule.pattern, IntervalSchedule) else first
+    after = max(first, now) if not isinstance(schedule.pattern, IntervalSchedule) else first
     return (first, *calendar.occurrences(schedule.pattern, after, schedule.timezone, count=UPCOMING - 1))
 
 

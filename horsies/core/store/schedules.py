@@ -1,7 +1,7 @@
 """One typed function for each statement about schedules: their states (D-35), and those added at run time (D-36)."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -35,6 +35,14 @@ class Look(NamedTuple):
     version: int
 
 
+class NextRun(NamedTuple):
+    """When a schedule is due. None: its state is missing, or that of another configuration."""
+
+    name: str
+    at: datetime | None
+    now: datetime
+
+
 class LockedSchedules(NamedTuple):
     """The schedules whose locks this transaction holds, and its time."""
 
@@ -50,13 +58,17 @@ class Mark(NamedTuple):
 
 
 class StoredSchedule(NamedTuple):
-    """A run-time schedule as it is stored. `problem`: why its definition cannot be read."""
+    """A run-time schedule as it is stored. `problem`: why its definition cannot be read. `mark` is None if it was
+    removed."""
 
     name: str
     definition: Any
-    paused: bool
-    changed_at: datetime
+    mark: Mark | None
     problem: str | None = None
+
+    @property
+    def paused(self) -> bool:
+        return self.mark is not None and self.mark.paused
 
 
 class Advance(NamedTuple):
@@ -73,6 +85,13 @@ class Advance(NamedTuple):
 async def look(conn: Connection) -> Look:
     [row] = await (await conn.execute(load("schedules/look"))).fetchall()
     return Look(*row)
+
+
+async def due(conn: Connection, names: str, hashes: str, most: int) -> list[NextRun]:
+    """The next of these schedules, those that have to begin first. Names and hashes are `texts`, because they are
+    the same in most calls and there are many."""
+    cursor = await conn.execute(load("schedules/due"), {"names": names, "hashes": hashes, "most": most}, prepare=True)
+    return [NextRun(*row) for row in await cursor.fetchall()]
 
 
 async def states(conn: Connection, names: Sequence[str]) -> dict[str, ScheduleState]:
@@ -111,14 +130,8 @@ async def advance(conn: Connection, rows: Iterable[Advance]) -> None:
     await conn.execute(load("schedules/advance"), {"rows": _json(rows)})
 
 
-async def marks(conn: Connection, after: str, most: int) -> dict[str, Mark]:
-    """A page of the run-time schedules: those whose names follow `after`."""
-    cursor = await conn.execute(load("schedules/marks"), {"after": after, "most": most})
-    return {row[0]: Mark(*row[1:]) for row in await cursor.fetchall()}
-
-
 async def marks_of(conn: Connection, names: Sequence[str]) -> dict[str, Mark]:
-    """The same for these names; a schedule that was removed is left out."""
+    """The marks of these run-time schedules; one that was removed is left out."""
     cursor = await conn.execute(load("schedules/marks_of"), {"names": texts(names)})
     return {row[0]: Mark(*row[1:]) for row in await cursor.fetchall()}
 
@@ -126,6 +139,17 @@ async def marks_of(conn: Connection, names: Sequence[str]) -> dict[str, Mark]:
 async def definitions(conn: Connection, names: Sequence[str]) -> list[StoredSchedule]:
     """These run-time schedules, in the order of their names."""
     cursor = await conn.execute(load("schedules/definitions"), {"names": texts(names)})
+    return [_stored(*row) for row in await cursor.fetchall()]
+
+
+async def changes(conn: Connection, known: Mapping[str, Mark], most: int | None = None) -> list[StoredSchedule]:
+    """The run-time schedules that are not as `known`, by name."""
+    marks = {
+        "names": texts(known),
+        "changed": texts(mark.changed_at.isoformat() for mark in known.values()),
+        "paused": texts(str(mark.paused) for mark in known.values()),
+    }
+    cursor = await conn.execute(load("schedules/changes"), {**marks, "most": most})
     return [_stored(*row) for row in await cursor.fetchall()]
 
 
@@ -162,12 +186,15 @@ async def triggered(conn: Connection, name: str, task_id: str) -> None:
     await conn.execute(load("schedules/triggered"), {"name": name, "task_id": task_id})
 
 
-def _stored(name: str, definition: str, paused: bool, changed_at: datetime) -> StoredSchedule:
+def _stored(name: str, definition: str | None, paused: bool | None, changed_at: datetime | None) -> StoredSchedule:
     """PostgreSQL accepts numbers and nesting depths that Python's parser refuses."""
+    if definition is None or paused is None or changed_at is None:
+        return StoredSchedule(name, None, None)
+    mark = Mark(changed_at, paused)
     try:
-        return StoredSchedule(name, json.loads(definition), paused, changed_at)
+        return StoredSchedule(name, json.loads(definition), mark)
     except (ValueError, RecursionError) as problem:
-        return StoredSchedule(name, None, paused, changed_at, f"its definition cannot be read: {problem}")
+        return StoredSchedule(name, None, mark, f"its definition cannot be read: {problem}")
 
 
 def _json(rows: Iterable[Advance]) -> str:

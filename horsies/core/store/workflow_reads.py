@@ -160,13 +160,6 @@ async def family(conn: AsyncConnection[Any], workflow_id: str) -> list[WorkflowR
     return [WorkflowRow(**{**row, "status": stored(WorkflowStatus, row["status"])}) for row in rows]
 
 
-async def takes_values(conn: AsyncConnection[Any], workflow_id: str) -> str | None:
-    """The first node of the workflow and its sub-workflows that is still to start and takes values from other nodes."""
-    wanted = {"workflow_id": workflow_id, "depth": DEEPEST}
-    row = await (await conn.execute(load("handles/takes_values"), wanted)).fetchone()
-    return None if row is None else str(row[0])
-
-
 def _stored(row: Sequence[Any]) -> StoredNode:
     index, node_id, node_type, task_name, key, status, result = row
     return StoredNode(index, node_id, node_type, task_name, key, stored(WorkflowTaskStatus, status), result)

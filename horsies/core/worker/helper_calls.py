@@ -11,14 +11,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from horsies.core.child.helper import PrepareRequest, decision_of, handler_of, payloads_of, plan_of
+from horsies.core.child.helper import decision_of, payload_of, plan_of
 from horsies.core.hooks import Decision, Event, FailureReason, Job, JobRecoveryResult, Observed, WorkerRecovered
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.models.workflow import plan, registry
 from horsies.core.recovery.hooks import SWEEP_S, Budget, complain, news_about, question_about
-from horsies.core.scheduler.payloads import PreparerFailed, Wanted
+from horsies.core.scheduler.payloads import Wanted
 from horsies.core.text import counted
-from horsies.core.types import Result
+from horsies.core.types import Err, Result
 from horsies.core.worker.helper_process import NAME, HelperChild, HelperFailed
 
 log = logging.getLogger("horsies.worker")
@@ -176,15 +176,10 @@ class HelperPreparer:
     def __init__(self, helper: HelperChild) -> None:
         self._helper = helper
 
-    async def prepare(self, wanted: Sequence[Wanted], limit_s: float) -> list[Result[TaskSendPayload, str]]:
+    async def prepare(self, wanted: Wanted, limit_s: float) -> Result[TaskSendPayload, str]:
         try:
-            answer = await self._helper.ask(PrepareRequest(tuple(wanted)), PATIENCE_S, limit_s)
-            return payloads_of(answer, len(wanted))
+            return payload_of(await self._helper.ask(wanted, PATIENCE_S, limit_s))
         except (HelperFailed, ValueError, KeyError, TypeError, RecursionError) as problem:
             if self._helper.is_closed:  # the worker stops, so this is no failure
                 await asyncio.Event().wait()
-            why = f"its arguments cannot be encoded: {problem}"
-            if not isinstance(problem, HelperFailed):
-                raise PreparerFailed(why) from problem
-            culprits = (place for place, one in enumerate(wanted) if handler_of(one) == problem.handler)
-            raise PreparerFailed(why, next(culprits, None), is_about_one=problem.handler is not None) from problem
+            return Err(f"its arguments cannot be encoded: {problem}")

@@ -14,6 +14,7 @@ from horsies.core.child.wire import ChildSpec, Frame, Kind, WireError, pack
 from horsies.core.hooks import Event
 from horsies.core.models.workflow.registry import BuildRequest
 from horsies.core.recovery.hooks import GRACE_S
+from horsies.core.scheduler.payloads import Wanted
 from horsies.core.worker import children, finalize
 from horsies.core.worker.launcher import ChildProcess, Launcher, LauncherDied
 
@@ -85,9 +86,7 @@ class HelperChild:
     def is_closed(self) -> bool:
         return self._is_closed
 
-    async def ask(
-        self, event: Event | BuildRequest | helper.PrepareRequest, patience_s: float, limit_s: float | None = None
-    ) -> bytes:
+    async def ask(self, event: Event | BuildRequest | Wanted, patience_s: float, limit_s: float | None = None) -> bytes:
         """The answer to this event; HelperFailed if there is none. `patience_s` limits the wait for the turn and for
         the start of a missing helper, which continues after that; `limit_s` limits each handler, if it is not the
         default."""
@@ -178,9 +177,7 @@ class HelperChild:
 
     # One question
 
-    async def _answer(
-        self, running: HelperRun, event: Event | BuildRequest | helper.PrepareRequest, limit_s: float
-    ) -> bytes:
+    async def _answer(self, running: HelperRun, event: Event | BuildRequest | Wanted, limit_s: float) -> bytes:
         assert running.link is not None
         self._tokens += 1
         question = self._question = Question(self._tokens, asyncio.get_running_loop().create_future(), limit_s)
@@ -221,10 +218,10 @@ class HelperChild:
             self._give_up(running)
 
 
-def _packed(event: Event | BuildRequest | helper.PrepareRequest) -> tuple[bytes, bytes]:
+def _packed(event: Event | BuildRequest | Wanted) -> tuple[bytes, bytes]:
     if isinstance(event, BuildRequest):
         return helper.pack_build(event)
-    return helper.pack_preparation(event) if isinstance(event, helper.PrepareRequest) else helper.pack_event(event)
+    return helper.pack_wanted(event) if isinstance(event, Wanted) else helper.pack_event(event)
 
 
 def _kill_soon(process: ChildProcess) -> None:

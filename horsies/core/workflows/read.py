@@ -150,12 +150,6 @@ async def ask_family(broker: PostgresBroker, workflow_id: str) -> WorkflowFamily
         return WorkflowFamily(workflows, await workflow_reads.nodes(conn, ids, with_results=False))
 
 
-async def ask_takes_values(broker: PostgresBroker, workflow_id: str) -> str | None:
-    """A node that is still to start and takes values from other nodes, if there is one."""
-    async with broker.hub.connection() as conn:
-        return await workflow_reads.takes_values(conn, workflow_id)
-
-
 def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf) -> AnyResult:
     """The result of waiting for a workflow. `all_results` makes that of a COMPLETED workflow without an output node."""
     match ending:

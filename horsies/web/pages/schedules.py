@@ -14,7 +14,6 @@ from horsies.core.models.monitoring.history import AuditEntry, AuditOutcome
 from horsies.core.models.schedule import TaskSchedule
 from horsies.core.models.schedule.config import ScheduleInfo
 from horsies.core.scheduler import plan
-from horsies.core.scheduler.words import in_words
 from horsies.core.store.schedules import ScheduleState
 from horsies.core.text import visible
 from horsies.core.types import Ok, TaskStatus
@@ -127,7 +126,7 @@ def _words(info: ScheduleInfo | None) -> str:
         return "defined in code that is not loaded here"
     if info.schedule is None:
         return info.problem or "unusable"
-    return in_words(info.schedule.pattern, info.schedule.timezone)
+    return info.schedule.pattern.in_words(info.schedule.timezone)
 
 
 async def _ends(viewer: Viewer, task_ids: list[str | None]) -> dict[str, TaskStatus]:

@@ -11,8 +11,8 @@ from psycopg import AsyncConnection
 from horsies.core.app import Horsies
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import PostgresConfig
+from horsies.core.scheduler.payloads import schedule_of
 from horsies.core.scheduler.plan import config_hash
-from horsies.core.scheduler.sync import schedule_of
 from tests.factories import given_audit
 from tests.services.web.test_pages import page_of
 from tests.web_support import a_board

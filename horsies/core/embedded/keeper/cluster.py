@@ -1,5 +1,5 @@
-"""One PostgreSQL data directory and its server: it is created with initdb, started, found again if it is already
-running, and stopped. It is reached only through a socket in a directory that is private to the server's user.
+"""One PostgreSQL data directory and its server: it is created with initdb, started and stopped, also if a killed keeper
+has left it running. It is reached only through a socket in a directory that is private to the server's user.
 Directories that this user cannot reach (below a parent such as /root) are placed elsewhere: the data in
 /var/lib/horsies, with a link to it, and the socket there too. A socket of an ordinary user whose path is too long is in
 the directory for temporary files.
@@ -56,7 +56,7 @@ INITDB_OPTIONS = (
 
 
 class Postmaster:
-    """One running server: our own child, or one that a former keeper left behind."""
+    """One running server: our own child, or one that a killed keeper has left behind."""
 
     def __init__(self, pid: int, data: Path, process: subprocess.Popen[bytes] | None = None) -> None:
         self.pid = pid
@@ -101,22 +101,13 @@ class Cluster:
             self._initialize(self._home())
         self._require_own_data()
 
-    def adopt(self) -> Postmaster | None:
-        """The server that a former keeper left running, once it is ready; None if there is none that can be used."""
+    def end_left_server(self) -> None:
+        """Stop the server that a killed keeper has left running, or whose socket was deleted, at once: the next start
+        recovers from the WAL."""
         pid = self._postmaster_pid()
-        if pid is None or not serves(pid, self.data):
-            return None
-        found = Postmaster(pid, self.data)
-        if self.data.stat().st_uid != self._place.account[0]:
-            found.stop()  # an earlier version started it, as a user that other programs may have too
-        while found.is_alive():
-            if self._status() == "ready" and self._adopt_socket():
-                self._place.log(f"adopted the running server {pid}")
-                return found
-            if self._status() != "starting":
-                found.stop()
-            time.sleep(0.02)
-        return None
+        if pid is not None and serves(pid, self.data):
+            self._place.log(f"stopping the server {pid}, which nobody looks after")
+            Postmaster(pid, self.data).stop(signal.SIGQUIT)
 
     def launch(self) -> Postmaster | None:
         """Start the server and wait until it accepts connections. None if it ended instead; the log says why."""
@@ -236,16 +227,6 @@ class Cluster:
 
     def _publish(self, socket: Path) -> None:
         self._place.write_json("server.json", {"host": str(socket), "port": PORT, "user": SUPERUSER})
-
-    def _adopt_socket(self) -> bool:
-        """Keep using the socket of the running server, wherever it is; False if it was deleted."""
-        with contextlib.suppress(IndexError):
-            socket = Path(self._pid_file()[4].strip())
-            if is_socket(socket):
-                self._socket = socket
-                self._publish(socket)
-                return True
-        return False
 
     def _remove_stale_locks(self, socket: Path) -> None:
         """Remove stale lock files. No server of ours runs, so these files are old, and PostgreSQL might take the pid of

@@ -33,9 +33,10 @@ class Keeper:
         self.told_to_stop = False
 
     def start(self) -> None:
-        """Make the server run: adopt a running one, or repair what an unclean end left behind and start one."""
+        """Start the server, after whatever an unclean end has left behind is gone."""
         self._cluster.prepare()
-        self._server = self._cluster.adopt()
+        self._cluster.end_left_server()
+        self._server = None
         for attempt in range(STARTS_BEFORE_GIVING_UP):
             if self._server is not None or self.told_to_stop:
                 return

@@ -62,6 +62,20 @@ class CronSchedule(patterns.SchedulePart):
             days_match="either" if isinstance(self.day, cron_terms.EitherDay) else "both",
         )
 
+    def in_words(self, timezone: str = "UTC") -> str:
+        """Its cron line, such as `*/15 9-17 * * mon-fri (UTC)`."""
+        times, names = self.wall_times, [day[:3] for day in patterns.Weekday]
+        is_both = times.days_match == "both"  # in a line, an asterisk in one of the day fields means both
+        fields = (
+            _line_of(times.minutes, cron_terms.MINUTE),
+            _line_of(times.hours, cron_terms.HOUR),
+            _line_of(times.month_days, cron_terms.DAY_OF_MONTH, has_star=is_both),
+            _line_of(times.months, cron_terms.MONTH),
+            _line_of(times.weekdays, cron_terms.WEEKDAY, names, has_star=is_both),
+        )
+        both = ", if both days match" if isinstance(self.day, cron_terms.BothDays) else ""
+        return f"{' '.join(fields)}{both} ({timezone})"
+
     def _violations(self) -> Iterator[Violation]:
         if not self._some_month_has_such_a_day():
             yield Violation(
@@ -75,6 +89,22 @@ class CronSchedule(patterns.SchedulePart):
         return any(
             patterns.days_in_month(on_any_weekday, 2024, month) for month in patterns.numbers_of(on_any_weekday.months)
         )
+
+
+def _line_of(mask: int, domain: cron_terms.Domain, days: Sequence[str] = (), *, has_star: bool = True) -> str:
+    """These values as a field of a cron line. Cron's week begins on Sunday, so days of the week have no steps."""
+    members = list(patterns.numbers_of(mask))
+    for step in range(1, 2 if days else domain.longest_step + 1):
+        if has_star and members == list(range(domain.first, domain.last + 1, step)) and (step == 1 or len(members) > 2):
+            return "*" if step == 1 else f"*/{step}"
+    parts: list[list[int]] = []
+    for number in members:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    shown = [[days[number] if days else str(number) for number in part] for part in parts]
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ",".join(part) for part in shown)
 
 
 def cron_fields(line: str) -> dict[str, Any]:

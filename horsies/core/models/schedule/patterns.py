@@ -152,6 +152,13 @@ class IntervalSchedule(SchedulePart):
     def interval(self) -> timedelta:
         return timedelta(seconds=self.total_seconds)
 
+    def in_words(self, timezone: str = "UTC") -> str:
+        """Such as `every 5 minutes`. The time zone does not matter."""
+        given = [(getattr(self, unit), unit) for unit in reversed(_SECONDS) if getattr(self, unit)]
+        if len(given) == 1 and given[0][0] == 1:
+            return f"every {given[0][1][:-1]}"
+        return f"every {' '.join(f'{number} {unit[:-1] if number == 1 else unit}' for number, unit in given)}"
+
     def _violations(self) -> Iterator[Violation]:
         if not self.total_seconds:
             yield Violation(tuple(_SECONDS), "an interval needs at least one of these values")
@@ -173,6 +180,11 @@ def _is_a_time_of_the_wall_clock(value: time) -> time:
     return value.replace(fold=0)
 
 
+def clock(at: time) -> str:
+    """Such as `09:00`, or `09:00:30`."""
+    return at.isoformat("seconds" if at.second else "minutes")
+
+
 TimeOfDay = Annotated[time, BeforeValidator(_is_not_a_number), AfterValidator(_is_a_time_of_the_wall_clock)]
 
 
@@ -187,6 +199,10 @@ class HourlySchedule(SchedulePart):
     def wall_times(self) -> WallTimes:
         return WallTimes(self.second, bits([self.minute]))
 
+    def in_words(self, timezone: str = "UTC") -> str:
+        """Such as `every hour at :05 (UTC)`."""
+        return f"every hour at :{self.minute:02}{f':{self.second:02}' if self.second else ''} ({timezone})"
+
 
 class DailySchedule(SchedulePart):
     """Every day at this time."""
@@ -197,6 +213,10 @@ class DailySchedule(SchedulePart):
     @cached_property
     def wall_times(self) -> WallTimes:
         return WallTimes(self.time.second, bits([self.time.minute]), bits([self.time.hour]))
+
+    def in_words(self, timezone: str = "UTC") -> str:
+        """Such as `every day at 09:00 (Europe/Berlin)`."""
+        return f"every day at {clock(self.time)} ({timezone})"
 
 
 class WeeklySchedule(SchedulePart):
@@ -211,6 +231,12 @@ class WeeklySchedule(SchedulePart):
         week = list(Weekday)
         weekdays = bits(week.index(day) for day in self.days)
         return WallTimes(self.time.second, bits([self.time.minute]), bits([self.time.hour]), weekdays=weekdays)
+
+    def in_words(self, timezone: str = "UTC") -> str:
+        """Such as `every Monday and Friday at 09:00 (UTC)`."""
+        days = [day.capitalize() for day in Weekday if day in self.days]
+        named = f"{', '.join(days[:-1])} and {days[-1]}" if len(days) > 1 else days[0]
+        return f"every {named} at {clock(self.time)} ({timezone})"
 
     def _violations(self) -> Iterator[Violation]:
         for day in duplicates(self.days):
@@ -228,3 +254,7 @@ class MonthlySchedule(SchedulePart):
     def wall_times(self) -> WallTimes:
         hours, days = bits([self.time.hour]), bits([self.day])
         return WallTimes(self.time.second, bits([self.time.minute]), hours, month_days=days)
+
+    def in_words(self, timezone: str = "UTC") -> str:
+        """Such as `every month on day 31 at 03:30 (UTC)`."""
+        return f"every month on day {self.day} at {clock(self.time)} ({timezone})"
