@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation
-from horsies.core.text import explaining_keywords
+from horsies.core.text import explains_keywords
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -83,7 +83,7 @@ class MakesWorkflows:
         *,
         definition_key: str | None = None,
     ) -> spec.WorkflowSpec[T]: ...
-    @explaining_keywords({})
+    @explains_keywords
     def workflow(
         self,
         name: str,

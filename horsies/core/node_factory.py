@@ -21,7 +21,7 @@ from typing import (
 )
 
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
-from horsies.core.text import instead_of
+from horsies.core.text import refuse_unknown
 
 if TYPE_CHECKING:
     from horsies.core.models.tasks import TaskError, TaskResult
@@ -33,6 +33,8 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 T = TypeVar("T")
 E = TypeVar("E")
+
+_ARGUMENTS = "; arguments of the task go into the second call"
 
 
 class NodeOptions(TypedDict, total=False):
@@ -96,7 +98,7 @@ class MakesNodes(Generic[P, T]):
 
     def node(self, **options: Unpack[NodeOptions]) -> NodeFactory[P, T]:
         """A node of a workflow that runs this task: `task.node(waits_for=[a])(x=1, y=from_node(a))`."""
-        _refuse_unknown(options, NodeOptions, "node")
+        refuse_unknown("node", options, NodeOptions.__optional_keys__, _ARGUMENTS)
         return NodeFactory(cast("TaskFunction[P, T]", self), options)
 
     @overload
@@ -125,7 +127,7 @@ class MakesNodes(Generic[P, T]):
         parameter without an argument."""
         from horsies.core.models.workflow import nodes
 
-        _refuse_unknown(options, MapNodeOptions, "map_node")
+        refuse_unknown("map_node", options, MapNodeOptions.__optional_keys__, _ARGUMENTS)
         source = over.node if isinstance(over, nodes.FromNode) else over
         if not isinstance(source, nodes.Node):
             raise WorkflowValidationError(
@@ -134,14 +136,6 @@ class MakesNodes(Generic[P, T]):
                 location=SourceLocation.of_caller(),
             )
         return MapNodeFactory(cast("TaskFunction[..., T]", self), source, param, options)
-
-
-def _refuse_unknown(options: Mapping[str, Any], kind: type[Any], method: str) -> None:
-    known: frozenset[str] = kind.__optional_keys__
-    for name in options:
-        if name not in known:
-            meant = instead_of(name, known) or "; arguments of the task go into the second call"
-            raise TypeError(f"{method}() has no option {name!r}{meant}")
 
 
 def _by_position(task_name: str) -> WorkflowValidationError:

@@ -11,7 +11,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
@@ -27,7 +27,7 @@ from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks import definition, execute
 from horsies.core.tasks.context import AsyncTaskContext, TaskContext
-from horsies.core.text import explaining_keywords, instead_of
+from horsies.core.text import OF_TASKS, about_unknown, explains_keywords
 from horsies.core.types import Err, Ok, Result, run_sync
 
 if TYPE_CHECKING:
@@ -39,17 +39,6 @@ T = TypeVar("T")
 AnyResult: TypeAlias = tasks.TaskResult[T, tasks.TaskError]
 __all__ = ["AsyncTaskFunction", "NodeFactory", "TaskDecorator", "TaskFunction"]
 MAX_NAME_LENGTH = 255
-_OPTIONS = ("queue_name", "retry_policy", "exception_mapper", "default_unhandled_error_code", "timeout_ms", "flags")
-_LISTED = f"; the options are {', '.join(_OPTIONS)}"
-_OF_A_SEND = "it belongs to a send: task.with_options({}=...)"
-_MISPLACED = {
-    "good_until": "a deadline belongs to a send: task.with_options(good_until=...)",
-    "auto_retry_for": "it belongs to the policy: retry_policy=RetryPolicy(auto_retry_for=[...])",
-    "name": "the name comes first: @app.task('name')",
-    **dict.fromkeys(("max_retries", "retries", "retry", "retry_backoff", "autoretry_for", "intervals"), many.POLICY),
-    **{option: _OF_A_SEND.format(option) for option in ("priority", "idempotency_key", "eta", "delay", "connection")},
-    "countdown": _OF_A_SEND.format("delay"),
-}
 
 
 class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
@@ -96,7 +85,7 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
         """A call for `send_many`."""
         return many.prepared(self, args, kwargs, definition.NO_OPTIONS)
 
-    @explaining_keywords(many.OTHER_NAMES)
+    @explains_keywords
     def with_options(
         self,
         *,
@@ -301,8 +290,9 @@ class TaskDecorator:
         yield from _function_problems(fn)
         yield from _name_problems(self.task_name)
         for option in self.unknown:
-            hint = _MISPLACED.get(option) or f"there is no such option{instead_of(option, _OPTIONS) or _LISTED}"
-            yield f"@app.task({option}=...): {hint}", ErrorCode.TASK_INVALID_OPTIONS
+            known = [each.name for each in fields(self) if each.name not in ("app", "unknown")]
+            text = f"@app.task() has no option {option!r}{about_unknown(option, known, OF_TASKS)}"
+            yield text, ErrorCode.TASK_INVALID_OPTIONS
         if problem := self.app.task_queue_problem(self.queue_name):
             yield problem, ErrorCode.TASK_INVALID_QUEUE
         if self.retry_policy is not None and not isinstance(self.retry_policy, tasks.RetryPolicy):

@@ -13,8 +13,8 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,6 +22,22 @@ R = TypeVar("R")
 _HIDDEN = "\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _OBEYED = re.compile(f"[\x00-\x1f\x7f-\x9f{_HIDDEN}\ud800-\udfff]")
 _OBEYED_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_HIDDEN}\ud800-\udfff]")  # without tab and newline
+
+
+# What to write instead of options that belong elsewhere, or that other libraries have.
+RETRIES: Final = dict.fromkeys(
+    ("auto_retry_for", "autoretry_for", "intervals", "max_retries", "retries", "retry", "retry_backoff", "retry_policy"),
+    "a task is retried once after each interval of its policy: "
+    'retry_policy=RetryPolicy.fixed([60, 300], auto_retry_for=["CODE"])',
+)
+_OF_A_SEND = ("connection", "delay", "eta", "good_until", "idempotency_key", "priority")
+OF_TASKS: Final = {
+    **RETRIES,
+    **{name: f"it belongs to a send: task.with_options({name}=...)" for name in _OF_A_SEND},
+    "countdown": "use delay=..., in seconds: task.with_options(delay=60)",
+    "expires": "use good_until=..., a datetime: task.with_options(good_until=...)",
+    "exception_mapper": "it belongs to the task: @app.task(exception_mapper=...)",
+}
 
 
 def visible(text: str) -> str:
@@ -71,30 +87,31 @@ def instead_of(name: str, known: Collection[str]) -> str:
     return "" if meant is None else f"; did you mean {meant!r}?"
 
 
-def explaining_keywords(hints: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """For a function that takes options by name: the `TypeError` about an unknown one says what was probably meant.
-    `hints` has answers for names that other libraries use."""
-
-    def wrap(fn: Callable[P, R]) -> Callable[P, R]:
-        known = frozenset(inspect.signature(fn).parameters) - {"self", "cls"}
-
-        @functools.wraps(fn)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if not known.issuperset(kwargs):
-                raise TypeError(_about_keywords(fn.__name__, kwargs, known, hints))
-            return fn(*args, **kwargs)
-
-        return call
-
-    return wrap
+def about_unknown(name: str, known: Collection[str], elsewhere: Mapping[str, str] = RETRIES) -> str:
+    """The end of a message about an unknown option: what to write instead, which one was probably meant, or which there
+    are."""
+    if name in elsewhere:
+        return f"; {elsewhere[name]}"
+    return instead_of(name, known) or f"; the options are {', '.join(sorted(known))}"
 
 
-def _about_keywords(method: str, given: Collection[str], known: Collection[str], hints: Mapping[str, str]) -> str:
-    name = next(name for name in given if name not in known)
-    if name in hints:
-        return f"{method}({name}=...): {hints[name]}"
-    options = ", ".join(sorted(known))
-    return f"{method}() has no option {name!r}{instead_of(name, known) or f'; its options: {options}'}"
+def refuse_unknown(method: str, given: Iterable[str], known: Collection[str], hint: str = "") -> None:
+    """Raise a `TypeError` about an option of a task, a send, a node or a workflow that does not exist."""
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{method}() has no option {name!r}{about_unknown(name, known, OF_TASKS)}{hint}")
+
+
+def explains_keywords(fn: Callable[P, R]) -> Callable[P, R]:
+    """The same for a function whose parameters are its options."""
+    known = tuple(name for name in inspect.signature(fn).parameters if name not in ("self", "cls"))
+
+    @functools.wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_unknown(fn.__name__, kwargs, known)
+        return fn(*args, **kwargs)
+
+    return call
 
 
 def counted(number: int, noun: str, nouns: str | None = None) -> str:

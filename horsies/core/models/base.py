@@ -13,17 +13,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, ValidationReport
-from horsies.core.text import instead_of, visible
+from horsies.core.text import about_unknown, visible
 
 # Every number has a largest value, so that it is refused here and not by PostgreSQL or by a timer in the middle of
 # something. A count of this size fits an `integer` of PostgreSQL, with room for a sum of two.
 MOST = 1_000_000_000
 A_DAY_MS = 86_400_000
 A_YEAR_MS = 365 * A_DAY_MS
-# Names that are looked for in settings but belong elsewhere, and where.
-_ELSEWHERE = dict.fromkeys(
-    ("max_retries", "retries", "retry_policy"), "; retries belong to a task: @app.task(retry_policy=RetryPolicy(...));"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +83,7 @@ class ConfigModel(BaseModel):
         code = self.field_error_codes.get(where[0], self.error_code) if where else self.error_code
         text = str(cause) if isinstance(cause, ValueError | AssertionError) else detail["msg"]
         if detail["type"] == "extra_forbidden":
-            known = type(self).model_fields
-            hint = _ELSEWHERE.get(where[-1]) or instead_of(where[-1], known) or ";"
-            text = f"unknown setting{hint} {type(self).__name__} has: {', '.join(known)}"
+            text = f"unknown setting{about_unknown(where[-1], type(self).model_fields)}"
         report.add(_error(f"{self._label('.'.join(where))}{text}", code, None))
 
     def _label(self, *fields: str) -> str:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from horsies.core.exception_mapper import is_reserved, validate_error_code_string
 from horsies.core.models.base import A_YEAR_MS
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, BuiltInTaskCode
-from horsies.core.text import explaining_keywords, instead_of
+from horsies.core.text import about_unknown, explains_keywords
 from horsies.core.types import Err, Ok
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ class RetryPolicy(BaseModel):
     jitter: bool = Field(default=True, description="vary each delay randomly by up to a quarter")
 
     @classmethod
-    @explaining_keywords({"max_retries": "there is one retry after each interval: RetryPolicy.fixed([60, 300])"})
+    @explains_keywords
     def fixed(
         cls, intervals: list[int], *, auto_retry_for: list[BuiltInTaskCode | str], jitter: bool = True
     ) -> RetryPolicy:
@@ -191,7 +191,7 @@ class RetryPolicy(BaseModel):
         )
 
     @classmethod
-    @explaining_keywords({})
+    @explains_keywords
     def exponential(
         cls,
         base_seconds: int,
@@ -214,9 +214,7 @@ class RetryPolicy(BaseModel):
     def _names_are_settings(cls, given: Any) -> Any:
         for name in given if isinstance(given, dict) else ():
             if name not in cls.model_fields:
-                known = ", ".join(cls.model_fields)
-                meant = instead_of(str(name), cls.model_fields) or ";"
-                raise ValueError(f"unknown setting {name!r}{meant} RetryPolicy has: {known}")
+                raise ValueError(f"unknown setting {name!r}{about_unknown(str(name), cls.model_fields)}")
         return given
 
     @field_validator("auto_retry_for", mode="before")

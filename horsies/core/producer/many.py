@@ -19,7 +19,7 @@ from horsies.core.producer import bulk, enqueue, envelope
 from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Drafts
 from horsies.core.tasks.definition import NO_OPTIONS, Delay, Flags, SendOptions, TaskDefinition, flags_of, given
-from horsies.core.text import explaining_keywords
+from horsies.core.text import explains_keywords
 from horsies.core.types import Err, Ok, Result, pause, run_sync
 
 if TYPE_CHECKING:
@@ -168,16 +168,6 @@ class _Unset:
 _UNSET: Final = _Unset()
 
 
-POLICY: Final = 'it belongs to the policy: retry_policy=RetryPolicy.fixed([60, 300], auto_retry_for=["CODE"])'
-# What to write instead of options that belong elsewhere, or that other libraries have.
-OTHER_NAMES: Final = {
-    **dict.fromkeys(("max_retries", "retries", "auto_retry_for", "autoretry_for", "intervals"), POLICY),
-    "countdown": "use delay=..., in seconds",
-    "expires": "use good_until=..., a datetime",
-    "exception_mapper": "it belongs to the task: @app.task(exception_mapper=...)",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class TaskSendOptions(Generic[P, T]):
     """A task with options for its sends."""
@@ -185,7 +175,7 @@ class TaskSendOptions(Generic[P, T]):
     _task: TaskFunction[P, T]
     options: SendOptions
 
-    @explaining_keywords(OTHER_NAMES)
+    @explains_keywords
     def with_options(
         self,
         *,
