@@ -51,7 +51,7 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> tasks.TaskResult[T, tasks.TaskError]:
         """Run the function in this process, as a worker would, without a row, a retry or a queue."""
-        return execute.call(self, args, kwargs)
+        return execute.now(execute.call(self, args, kwargs))
 
     async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> tasks.TaskSendResult[TaskHandle[T]]:
         """Enqueue the task. A `good_until=` among the arguments is its deadline, if the function has no such
@@ -198,7 +198,7 @@ class AsyncTaskFunction(TaskFunction[P, T]):
     def __call__(  # type: ignore[override]
         self, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, tasks.TaskResult[T, tasks.TaskError]]:
-        return execute.call_async(self, args, kwargs)
+        return execute.call(self, args, kwargs)
 
 
 @dataclass(frozen=True, slots=True)
