@@ -125,11 +125,11 @@ def test_t43_the_builder_is_immutable_and_clears_with_none() -> None:
     first = resize.with_options(good_until=LATER, idempotency_key="k")
     second = first.with_options(good_until=None)
     third = second.with_options(flags=["a"])
-    assert first.options == SendOptions(LATER, "k", None)
-    assert second.options == SendOptions(None, "k", None)
-    assert third.options == SendOptions(None, "k", ["a"])
+    assert first.prepare("img").options == SendOptions(LATER, "k", None)
+    assert second.prepare("img").options == SendOptions(None, "k", None)
+    assert third.prepare("img").options == SendOptions(None, "k", ["a"])
     with pytest.raises(dataclasses.FrozenInstanceError):
-        first.options = SendOptions()  # type: ignore[misc]
+        first._send_options = SendOptions()  # type: ignore[misc]
 
 
 @each("delay", [-1, "5", True, timedelta(seconds=-5), 10**12])

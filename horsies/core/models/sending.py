@@ -87,7 +87,7 @@ def is_timeout(value: Any) -> bool:
 class TaskSendError:
     """A send that was not made. If `retryable`, `retry_send` sends `payload` again under `task_id`. For a `send_many`,
     `position` is the place of the call that is wrong, if there is one, and `batch` has all ids and payloads for
-    `retry_send_many`."""
+    `retry_send`."""
 
     code: TaskSendErrorCode
     message: str
