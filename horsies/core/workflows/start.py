@@ -144,7 +144,7 @@ class _Start(Generic[OutT]):
             return self._told(await tried(write, self._explain, RESEND_PAUSES if resend else ()), span)
 
     def _told(
-        self, written: Result[None, results.WorkflowStartError], span: tracing.Spanning
+        self, written: Result[None, results.WorkflowStartError], span: tracing.Span
     ) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
         if isinstance(written, Err):
             span.failed(written.error.code)
