@@ -11,7 +11,7 @@ import pytest
 
 from horsies import Horsies, TaskHandle, WorkflowHandle, WorkflowSpec, recover_stuck_workflows_sync, start_workflow
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.producer.many import TaskSendOptions
+from horsies.core.producer.many import Sends
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
 from horsies.core.task_decorator import TaskFunction
@@ -21,7 +21,7 @@ from tests.each import each
 CLASSES = (
     Horsies,
     TaskFunction,
-    TaskSendOptions,
+    Sends,
     TaskHandle,
     WorkflowSpec,
     WorkflowHandle,

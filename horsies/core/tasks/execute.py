@@ -128,13 +128,15 @@ def _stops(task: AnyTask) -> tuple[type[BaseException], ...]:
 
 def now(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run it to its end at once; it waits for nothing, because its task is a `def`."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    finally:
-        coroutine.close()
-    raise RuntimeError("a `def` task waits for something")
+    done: list[T] = []
+
+    async def run_it() -> None:
+        done.append(await coroutine)
+
+    # Not `send` with its StopIteration: a stop in the handler of an exception would leave that exception behind.
+    for _ in run_it().__await__():
+        raise RuntimeError("a `def` task waits for something")
+    return done[0]
 
 
 def kept(this: Run) -> Report | None:
