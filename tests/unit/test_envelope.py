@@ -189,7 +189,7 @@ def test_t47_suppressed_sends_write_nothing() -> None:
     app = app_with()
     task = app.task("t")(retried.fn)
     app.suppress_sends(True)
-    failed = TaskSendError(TaskSendErrorCode.ENQUEUE_FAILED, "x", True, "id", build(task).unwrap())
+    failed = TaskSendError(TaskSendErrorCode.ENQUEUE_FAILED, "x", "id", build(task).unwrap(), retryable=True)
     for sent in (task.send(), task.schedule(1), task.with_options().send(), task.retry_send(failed)):
         error = sent.err_value
         assert (error.code, error.retryable) == (TaskSendErrorCode.SEND_SUPPRESSED, False)
@@ -284,7 +284,7 @@ def test_t50_every_field_counts(change: dict[str, Any]) -> None:
 
 def failed(task: Any, **made: Any) -> TaskSendError:
     payload = build(task, **made).unwrap()
-    return TaskSendError(TaskSendErrorCode.ENQUEUE_FAILED, "down", True, "id-1", payload)
+    return TaskSendError(TaskSendErrorCode.ENQUEUE_FAILED, "down", "id-1", payload, retryable=True)
 
 
 def test_t52_a_failed_send_can_be_replayed_with_its_id() -> None:

@@ -17,8 +17,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from horsies.core.codec.serde import can_be_stored, serialize_error_payload
-from horsies.core.db import Connection, by_halves, describe, facts_of, is_about_content
-from horsies.core.models.broker import PostgresConfig
+from horsies.core.db import Connection, Refused, as_result, by_halves, describe, facts_of, is_about_content
+from horsies.core.models.failures import OperationFailed
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.producer.enqueue import new_task_ids
 from horsies.core.producer.hub import can_exist
@@ -52,15 +52,12 @@ class TaskActionErrorCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskActionError:
+class TaskActionError(OperationFailed):
     """An action that was not made."""
 
     code: TaskActionErrorCode
-    message: str
     task_id: str
     current_status: TaskStatus | None = None
-    retryable: bool = False
-    exception: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,20 +235,24 @@ async def act(
     return done, refused
 
 
-async def act_on_one(broker: PostgresBroker, action: Action[R], task_id: str) -> Ok[R] | Err[TaskActionError]:
+@as_result(
+    lambda problem, broker, _, task_id: TaskActionError(
+        TaskActionErrorCode.DB_OPERATION_FAILED, task_id=task_id, **facts_of(problem, broker.config)
+    )
+)
+async def act_on_one(broker: PostgresBroker, action: Action[R], task_id: str) -> R:
     """The same for one task, and what goes wrong as a value."""
-    if not can_exist(task_id):
-        return Err(TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id))
 
     async def alone() -> tuple[dict[str, R], dict[str, TaskActionError]]:
         async with broker.hub.connection() as conn:
             return await act(conn, action, [task_id])
 
-    try:
-        done, refused = await broker.bridge.call(alone)
-    except Exception as problem:
-        return action_failed(task_id, problem, broker.config)
-    return Ok(done[task_id]) if task_id in done else Err(refused[task_id])
+    if not can_exist(task_id):
+        raise Refused(action.refusal(task_id, None))
+    done, refused = await broker.bridge.call(alone)
+    if task_id in refused:
+        raise Refused(refused[task_id])
+    return done[task_id]
 
 
 async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: bool = False) -> TaskActionResult:
@@ -278,14 +279,11 @@ class WorkerActionErrorCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerActionError:
+class WorkerActionError(OperationFailed):
     """An action on a worker that was not made."""
 
     code: WorkerActionErrorCode
-    message: str
     worker_id: str
-    retryable: bool = False
-    exception: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,31 +297,23 @@ class WorkerDraining:
 WorkerActionResult: TypeAlias = Ok[WorkerDraining] | Err[WorkerActionError]
 
 
-async def drain_worker(broker: PostgresBroker, worker_id: str) -> WorkerActionResult:
+@as_result(
+    lambda problem, broker, worker_id: WorkerActionError(
+        WorkerActionErrorCode.DB_OPERATION_FAILED, worker_id=worker_id, **facts_of(problem, broker.config)
+    )
+)
+async def drain_worker(broker: PostgresBroker, worker_id: str) -> WorkerDraining:
     """Ask a worker to do what it does on SIGTERM: claim nothing more, finish its tasks, and leave (W-55)."""
-    try:
-        return await broker.bridge.call(partial(_drain, broker, worker_id))
-    except Exception as problem:
-        facts = facts_of(problem)
-        facts["message"] = broker.config.redact(facts["message"])
-        return Err(WorkerActionError(WorkerActionErrorCode.DB_OPERATION_FAILED, worker_id=worker_id, **facts))
 
-
-async def _drain(broker: PostgresBroker, worker_id: str) -> WorkerActionResult:
-    requested_at = None
-    if can_be_stored(worker_id):
+    async def drain() -> datetime | None:
         async with broker.hub.connection() as conn:
-            requested_at = await workers.drain(conn, worker_id)
+            return await workers.drain(conn, worker_id)
+
+    requested_at = await broker.bridge.call(drain) if can_be_stored(worker_id) else None
     if requested_at is None:
         why = f"no worker {worker_id} is registered"
-        return Err(WorkerActionError(WorkerActionErrorCode.WORKER_NOT_FOUND, why, worker_id))
-    return Ok(WorkerDraining(worker_id, requested_at))
-
-
-def action_failed(task_id: str, problem: BaseException, config: PostgresConfig) -> Err[TaskActionError]:
-    facts = facts_of(problem)
-    facts["message"] = config.redact(facts["message"])
-    return Err(TaskActionError(TaskActionErrorCode.DB_OPERATION_FAILED, task_id=task_id, **facts))
+        raise Refused(WorkerActionError(WorkerActionErrorCode.WORKER_NOT_FOUND, why, worker_id))
+    return WorkerDraining(worker_id, requested_at)
 
 
 def why_not_run(task: reasons.TaskFacts) -> tuple[TaskActionErrorCode, str] | None:

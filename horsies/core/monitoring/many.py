@@ -24,11 +24,11 @@ from horsies.core.brokers.actions import (
     TaskRerun,
     act,
 )
-from horsies.core.db import Connection, describe, is_transient
+from horsies.core.db import Connection, Refused
 from horsies.core.models.monitoring import bulk, tasks
 from horsies.core.models.queues import queue_name_problem
 from horsies.core.monitoring import filters, task_queries
-from horsies.core.monitoring.queries import ask
+from horsies.core.monitoring.queries import ask, no_answer
 from horsies.core.producer.hub import can_exist
 from horsies.core.store import many
 from horsies.core.store.many import TaskState
@@ -145,19 +145,16 @@ async def _act(
     try:
         wanted = _checked(ids, group, action, most)
     except filters.BadQuestion as problem:
-        return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
+        return Err(no_answer(problem, broker))
     if dry_run:
         return await (_preview(broker, list(ids), action) if ids else _count(broker, wanted, action))
     batches = _given(list(ids)) if ids else _found(broker, wanted)
     run = _Run(broker, action, most)
     try:
         return Ok(await run.all(batches))
-    except _NoAnswer as problem:
-        return Err(replace(problem.error, message=f"{run.so_far}{problem.error.message}"))
     except Exception as problem:
-        message = f"{run.so_far}{broker.config.redact(describe(problem))}"
-        code = tasks.MonitoringErrorCode.DB_OPERATION_FAILED
-        return Err(tasks.MonitoringQueryError(code, message, is_transient(problem)))
+        error = problem.error if isinstance(problem, Refused) else no_answer(problem, broker)
+        return Err(replace(error, message=f"{run.so_far}{error.message}"))
 
 
 def _checked(ids: Sequence[str], group: filters.TaskFilter, action: _Action, most: int) -> filters.TaskFilter:
@@ -224,14 +221,6 @@ async def _count(
     )
 
 
-class _NoAnswer(Exception):
-    """The tasks of a group could not be looked for."""
-
-    def __init__(self, error: tasks.MonitoringQueryError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
 async def _given(ids: list[str]) -> AsyncIterator[list[str]]:
     unique = list(dict.fromkeys(ids))
     for start in range(0, len(unique), BATCH):
@@ -249,7 +238,7 @@ async def _found(broker: PostgresBroker, group: filters.TaskFilter) -> AsyncIter
                 broker, part, sort_by=sort_by, sort_dir=sort_dir, limit=BATCH, after=after, counted=False
             )
             if isinstance(page, Err):
-                raise _NoAnswer(page.err_value)
+                raise Refused(page.err_value)
             yield [task.task_id for task in page.ok_value.items]
             after = page.ok_value.next_cursor or ""
 

@@ -288,7 +288,9 @@ def failure(send: Send, problem: BaseException) -> models.TaskSendError:
     """Why one send was not written; with its id and payload."""
     code, why, cause = _judged(problem)
     message = f"task {send.payload.task_name!r}: {why}"
-    return models.TaskSendError(code, message, _may_pass(code, problem), send.task_id, send.payload, cause)
+    return models.TaskSendError(
+        code, message, send.task_id, send.payload, retryable=_may_pass(code, problem), exception=cause
+    )
 
 
 def failure_of_many(sends: Sequence[Send], problem: BaseException) -> models.TaskSendError:
@@ -299,7 +301,7 @@ def failure_of_many(sends: Sequence[Send], problem: BaseException) -> models.Tas
     return models.TaskSendError(
         code,
         f"task {sends[0].payload.task_name!r}: {where}{why}",
-        _may_pass(code, problem),
+        retryable=_may_pass(code, problem),
         exception=cause,
         position=position,
         batch=tuple((send.task_id, send.payload) for send in sends) if code.is_retryable else (),

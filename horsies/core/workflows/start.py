@@ -116,7 +116,7 @@ class _Call:
     ) -> results.WorkflowStartError:
         text = f"workflow {name!r}: {message}"
         return results.WorkflowStartError(
-            code, text, retryable, name, self.workflow_id, cause, sent_at=self.sent_at, good_until=self.good_until
+            code, text, name, self.workflow_id, self.sent_at, self.good_until, retryable=retryable, exception=cause
         )
 
 
