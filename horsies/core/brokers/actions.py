@@ -251,7 +251,7 @@ async def act_on_one(broker: PostgresBroker, action: Action[R], task_id: str) ->
         raise Refused(action.refusal(task_id, None))
     done, refused = await broker.bridge.call(alone)
     if task_id in refused:
-        raise Refused(refused[task_id])
+        raise refused[task_id].exception or Refused(refused[task_id])
     return done[task_id]
 
 
