@@ -1,8 +1,8 @@
 """`@app.task` and what it makes of a function: a `TaskFunction` that can be called, sent and scheduled.
 
 The decorator checks everything that can be known at definition time and reports all mistakes at once.
-`tasks/execute.py` runs tasks; `producer/envelope.py` (`producer/many.py` for many) builds what is sent, and
-`producer/send.py` writes it. `node_factory.py` makes nodes of workflows.
+`tasks/execute.py` runs tasks; `producer/many.py` has the ways of sending them, and `node_factory.py` makes nodes of
+workflows.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
@@ -22,18 +21,18 @@ from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation, T
 from horsies.core.exception_mapper import default_code_problems, mapper_problems
 from horsies.core.models import queues, tasks
 from horsies.core.node_factory import MakesNodes, NodeFactory
-from horsies.core.producer import envelope, many
+from horsies.core.producer import envelope
 from horsies.core.producer.failed_sends import watched
+from horsies.core.producer.many import Sends
 from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks import definition, execute
 from horsies.core.tasks.context import AsyncTaskContext, TaskContext
-from horsies.core.text import OF_TASKS, about_unknown, explains_keywords
-from horsies.core.types import Err, Ok, Result, run_sync
+from horsies.core.text import OF_TASKS, about_unknown
+from horsies.core.types import Err, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.app import Horsies
-    from horsies.core.tasks.definition import CallerConnection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,152 +42,45 @@ MAX_NAME_LENGTH = 255
 _OF_MAPPERS = (ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER, ErrorCode.CHECK_RESERVED_CODE_COLLISION)
 
 
-class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
+class TaskFunction(definition.TaskDefinition[P, T], Sends[P, T], MakesNodes[P, T]):
     """A task: call it to run it in this process, send it to run it in a worker."""
+
+    _send_options = definition.NO_OPTIONS
 
     def __init__(self, app: Horsies, fn: Callable[..., Any], **facts: Any) -> None:
         super().__init__(fn, **facts)
         self.app = app
+        self._task = self
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> tasks.TaskResult[T, tasks.TaskError]:
         """Run the function in this process, as a worker would, without a row, a retry or a queue."""
-        return execute.call(self, args, kwargs)
-
-    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> tasks.TaskSendResult[TaskHandle[T]]:
-        """Enqueue the task. A `good_until=` among the arguments is its deadline, if the function has no such
-        parameter."""
-        return await self.dispatch(definition.NO_OPTIONS, None, args, kwargs)
-
-    send = run_sync(send_async)
-
-    async def send_or_raise_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
-        """Enqueue the task, or raise `TaskSendFailed`."""
-        return (await self.dispatch(definition.NO_OPTIONS, None, args, kwargs)).unwrap()
-
-    send_or_raise = run_sync(send_or_raise_async)
-
-    async def schedule_async(
-        self, delay: definition.Delay, *args: P.args, **kwargs: P.kwargs
-    ) -> tasks.TaskSendResult[TaskHandle[T]]:
-        """Enqueue the task to run after `delay`: seconds, a `timedelta`, or the `datetime` at which it is due."""
-        return await self.dispatch(definition.NO_OPTIONS, definition.given(delay), args, kwargs)
-
-    schedule = run_sync(schedule_async)
-
-    async def send_many_async(self, calls: Iterable[many.Call[P, T]]) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
-        """Enqueue a task for each call, all or none; the handles are in the same order. A call is a tuple of positional
-        arguments, a dict of keyword arguments, or a `prepare(...)`, which a type checker can check."""
-        return await self.dispatch_many(definition.NO_OPTIONS, calls)
-
-    send_many = run_sync(send_many_async)
-
-    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> many.PreparedTask[P, T]:
-        """A call for `send_many`."""
-        return many.prepared(self, args, kwargs, definition.NO_OPTIONS)
-
-    @explains_keywords
-    def with_options(
-        self,
-        *,
-        good_until: datetime | None = None,
-        idempotency_key: str | None = None,
-        flags: definition.Flags | None = None,
-        connection: CallerConnection | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        timeout_ms: int | None = None,
-        retry_policy: tasks.RetryPolicy | None = None,
-        eta: datetime | None = None,
-        delay: float | timedelta | None = None,
-        reuse_after_failure: bool = False,
-    ) -> many.TaskSendOptions[P, T]:
-        """The task with options for its sends: a deadline, an idempotency key, flags, another queue, priority, time
-        limit or retry policy, the time when it is due, or your connection. With a connection of psycopg, SQLAlchemy or
-        asyncpg, the task becomes part of your transaction."""
-        options = definition.SendOptions(
-            good_until, idempotency_key, flags, connection, queue, priority, timeout_ms, retry_policy, eta, delay,
-            reuse_after_failure,
-        )  # fmt: skip
-        return many.TaskSendOptions(self, options)
+        return execute.now(execute.call(self, args, kwargs))
 
     async def retry_send_async(self, error: tasks.TaskSendError) -> tasks.TaskSendResult[TaskHandle[T]]:
-        """Repeat a `send` that failed with ENQUEUE_FAILED: same id, same payload."""
-        return await self._replay(error, scheduled=False)
+        """Repeat a `send` or a `send_many` that failed with ENQUEUE_FAILED: same ids, same payloads. The handle is that
+        of the task, or of the first of many; `error.batch` has the ids of all."""
+        return watched(self.task_name, await self._replay(error, scheduled=False))
 
     retry_send = run_sync(retry_send_async)
 
     async def retry_schedule_async(self, error: tasks.TaskSendError) -> tasks.TaskSendResult[TaskHandle[T]]:
         """Repeat a `schedule` that failed with ENQUEUE_FAILED: same id, same payload, same due time."""
-        return await self._replay(error, scheduled=True)
+        return watched(self.task_name, await self._replay(error, scheduled=True))
 
     retry_schedule = run_sync(retry_schedule_async)
 
-    async def retry_send_many_async(self, error: tasks.TaskSendError) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
-        """Repeat a `send_many` that failed with ENQUEUE_FAILED: same ids, same payloads, all or none."""
-        again = self._again_many(error)
-        sent = await self.app.sender.send_many(again.value, self) if isinstance(again, Ok) else again
-        return watched(self.task_name, sent)
-
-    retry_send_many = run_sync(retry_send_many_async)
-
-    async def dispatch(
-        self, options: definition.SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tasks.TaskSendResult[TaskHandle[T]]:
-        """Build the payload and write it; all ways of sending use this."""
-        payload = self._payload(options, delay, args, kwargs)
-        if isinstance(payload, Err):
-            return watched(self.task_name, payload)
-        sent = await self.app.sender.send(payload.value, self, connection=options.connection)
-        return watched(self.task_name, sent) if isinstance(sent, Err) else sent
-
-    async def dispatch_many(
-        self, options: definition.SendOptions, calls: Iterable[many.Call[P, T]]
-    ) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
-        """Build all payloads and write them together; nothing is committed before all are known to be right."""
-        return watched(self.task_name, await self._write_many(options, calls))
-
-    async def _write_many(
-        self, options: definition.SendOptions, calls: Iterable[many.Call[P, T]]
-    ) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
-        sent_at = datetime.now(UTC)
-        if self.app.sends_suppressed:
-            return envelope.suppressed(self)
-        stream = self.app.sender.stream(sent_at) if many.may_begin(calls, options) else None
-        try:
-            batch = await many.collect(self, calls, options, sent_at, stream)
-            if isinstance(batch, Err):
-                return batch
-            return await self.app.sender.send_many(batch.value, self, connection=options.connection, stream=stream)
-        finally:
-            if stream is not None:
-                stream.drop()
-
-    def _payload(
-        self, options: definition.SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Result[tasks.TaskSendPayload, tasks.TaskSendError]:
-        sent_at = datetime.now(UTC)
-        if self.app.sends_suppressed:
-            return envelope.suppressed(self)
-        return envelope.build(self, args, kwargs, options, sent_at, delay)
-
     async def _replay(self, error: tasks.TaskSendError, *, scheduled: bool) -> tasks.TaskSendResult[TaskHandle[T]]:
-        again = self._again(error, scheduled)
+        if self.app.sends_suppressed:
+            return envelope.suppressed(self)
+        again = envelope.replay(self, error, scheduled=scheduled)
         if isinstance(again, Err):
-            return watched(self.task_name, again)
-        return watched(self.task_name, await self.app.sender.send(again.value[1], self, task_id=again.value[0]))
-
-    def _again(
-        self, error: tasks.TaskSendError, scheduled: bool
-    ) -> Result[tuple[str, tasks.TaskSendPayload], tasks.TaskSendError]:
-        if self.app.sends_suppressed:
-            return envelope.suppressed(self)
-        return envelope.replay(self, error, scheduled=scheduled)
-
-    def _again_many(self, error: tasks.TaskSendError) -> Result[list[Send], tasks.TaskSendError]:
-        if self.app.sends_suppressed:
-            return envelope.suppressed(self)
-        return envelope.replay_many(self, error).map(lambda batch: [Send(*one) for one in batch])
+            return again
+        if error.batch:
+            sends = [Send(task_id, payload) for task_id, payload in again.value]
+            return (await self.app.sender.send_many(sends, self)).map(lambda handles: handles[0])
+        [(task_id, payload)] = again.value
+        return await self.app.sender.send(payload, self, task_id=task_id)
 
     def __repr__(self) -> str:
         return f"<task {self.task_name!r} on queue {self.queue_name!r}>"
@@ -200,7 +92,7 @@ class AsyncTaskFunction(TaskFunction[P, T]):
     def __call__(  # type: ignore[override]
         self, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, tasks.TaskResult[T, tasks.TaskError]]:
-        return execute.call_async(self, args, kwargs)
+        return execute.call(self, args, kwargs)
 
 
 @dataclass(frozen=True, slots=True)

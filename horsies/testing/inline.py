@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from horsies.core.brokers.actions import TaskActionResult, why_not_cancelled
+from horsies.core.brokers.actions import Cancel, TaskActionError, TaskActionErrorCode, TaskActionResult
 from horsies.core.brokers.postgres import KnowsTasks, PostgresBroker
 from horsies.core.db import Bridge, OperationRefused
 from horsies.core.models import broker, tasks
@@ -23,6 +23,7 @@ from horsies.core.producer.hub import Hub
 from horsies.core.producer.send import AnyTask, Sender, Written, failure, failure_of_many
 from horsies.core.producer.waiter import Ending, TimedOut
 from horsies.core.recovery.decide import expired
+from horsies.core.store.many import TaskState
 from horsies.core.store.sends import Drafts, EndedTask, Send
 from horsies.core.tasks.context import packed
 from horsies.core.tasks.moves import Claim, Fail, Retry, retry_or_fail
@@ -146,7 +147,9 @@ class InlineBroker(PostgresBroker):
 
     async def cancel_task_async(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
         found = self.log.tasks.get(task_id)
-        return Err(why_not_cancelled(task_id, None if found is None else (found.status.value, None)))
+        state = None if found is None else TaskState(found.status, None, found.sent.queue, found.sent.priority)
+        running = TaskActionError(TaskActionErrorCode.TASK_NOT_CANCELLABLE, f"task {task_id} is running here", task_id)
+        return Err(Cancel().refusal(task_id, state) or running)
 
 
 async def _run(record: InlineTask, task: AnyTask, ways: Ways) -> None:

@@ -203,7 +203,7 @@ class BrokerSource:
         if not problem.retryable:
             return Ok(Page([], after, is_last=True))
         code = tasks.MonitoringErrorCode.DB_OPERATION_FAILED
-        return Err(tasks.MonitoringQueryError(code, self._broker.config.redact(problem.message), True))
+        return Err(tasks.MonitoringQueryError(code, self._broker.config.redact(problem.message), retryable=True))
 
     async def runs(self, text: str) -> tasks.MonitoringResult[tuple[tasks.WorkflowRunSummary, ...]]:
         """Workflows whose names contain the text; if there is none, the last ones."""

@@ -21,7 +21,7 @@ LAYERS = (
             "core.exception_mapper",
         ),
     ),
-    ("log and trace", ("core.events", "core.logs", "core.tracing", "core.otel")),
+    ("log and trace", ("core.events", "core.logs", "core.tracing")),
     ("values as JSON", ("core.codec",)),
     ("what a task is", ("core.tasks", "core.hooks")),
     ("what a workflow is", ("core.models.workflow",)),

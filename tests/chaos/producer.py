@@ -72,11 +72,19 @@ class Producer:
         task = self._app.tasks[act.task]
         keys = [f"{act.key}.{number}" for number in range(act.count)]
         result = await task.send_many_async([{"key": key, **act.values} for key in keys])
-        while isinstance(result, Err) and result.error.retryable:
-            await asyncio.sleep(AGAIN_S)
-            result = await task.retry_send_many_async(result.error)
-        if isinstance(result, Err):
-            self.unsent.append(f"{act.key}: {result.error.code} {result.error.message}")
-            return
-        for key, handle in zip(keys, result.value, strict=True):
-            self.sent.append(Sent(key, handle.task_id, time.time()))
+        if isinstance(result, Ok):
+            ids = [handle.task_id for handle in result.value]
+        else:
+            ids = [task_id for task_id, _ in result.error.batch]
+            failed = result.error
+            while failed.retryable:
+                await asyncio.sleep(AGAIN_S)
+                again = await task.retry_send_async(failed)
+                if isinstance(again, Ok):
+                    break
+                failed = again.error
+            else:
+                self.unsent.append(f"{act.key}: {failed.code} {failed.message}")
+                return
+        for key, task_id in zip(keys, ids, strict=True):
+            self.sent.append(Sent(key, task_id, time.time()))

@@ -18,14 +18,17 @@ EXTRAS = {
     "horsies.contrib.django": "django",
     "horsies.contrib.flask": "flask",
     "horsies.core.monitoring.prometheus": "metrics",
-    "horsies.core.otel": "otel",
     "horsies.dev.watch": "dev",
     "horsies.mcp": "mcp",
     "horsies.tui": "tui",
     "horsies.web": "web",
 }
 # Imported in a function that asks first whether it is there, by modules that do without it.
-OPTIONAL = {("horsies.cli.worker", "uvloop"): "uvloop", ("horsies.contrib.django.dashboard", "starlette"): "web"}
+OPTIONAL = {
+    ("horsies.cli.worker", "uvloop"): "uvloop",
+    ("horsies.contrib.django.dashboard", "starlette"): "web",
+    ("horsies.core.tracing", "opentelemetry"): "otel",
+}
 # The frameworks that the application of the user brings.
 OF_THE_USER = {("horsies.contrib.asgi", "fastapi"), ("horsies.contrib.django.backport", "django_tasks")}
 # What a package brings and its documentation tells to import.

@@ -24,7 +24,6 @@ from horsies.core.store.holds import Beat
 from horsies.core.store.sends import Rows, Send, Statement
 from horsies.core.store.tasks import Claimant, Claimed
 from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry
-from horsies.core.types.result import Ok
 from horsies.core.worker import finalize
 from horsies.core.worker.in_hand import HeldTask
 from tests.proof.rows import Task
@@ -117,13 +116,13 @@ async def _execute(conn: Connection, statement: Statement) -> Rows:
 
 async def cancel(story: Story, task_id: str, fault: int | None, *, include_running: bool) -> None:
     answer = await story.ask(
-        "client", fault, lambda conn: actions.cancel(conn, task_id, include_running=include_running)
+        "client", fault, lambda conn: actions.act(conn, actions.Cancel(include_running), [task_id])
     )  # fmt: skip
     if answer.is_committed or fault:  # a look for the reason, when nothing was cancelled, comes after the commit
         expected = story.world.cancel(task_id, include_running=include_running)
         if answer.is_committed:
-            found = answer.get()
-            was = found.ok_value.previous_status.value if isinstance(found, Ok) else None
+            done, _ = answer.get()
+            was = done[task_id].previous_status.value if task_id in done else None
             story.demand(was == expected, f"cancelled from {was}, should be {expected}")
         story.committed(synchronously=True)
 

@@ -156,6 +156,10 @@ def _returned(pick: Choices, start: Start) -> Arguments:
     return {"worker_id": worker, "claims": claims}
 
 
+async def _cancel_one(conn: Connection, task_id: str, include_running: bool) -> object:
+    return await actions.act(conn, actions.Cancel(include_running), [task_id])
+
+
 def _cancel(pick: Choices, start: Start) -> Arguments:
     ids = [row.id for row in start.tasks if row.workflow is None] * 4 + [row.id for row in start.tasks] + list(NEW_IDS)
     return {"task_id": pick.of(ids), "include_running": pick.is_so()}
@@ -296,7 +300,7 @@ TASK_KINDS = (
         skips=True,
         waits=False,
     ),
-    Kind("cancel", actions.cancel, _cancel, lambda start, arguments: {arguments["task_id"]}, statements=2),
+    Kind("cancel", _cancel_one, _cancel, lambda start, arguments: {arguments["task_id"]}, statements=2),
     Kind("change queue", many.change_queue, _change_queue, lambda start, arguments: set(arguments["ids"])),
     Kind("run now", many.run_now, _run_now, lambda start, arguments: set(arguments["ids"])),
     Kind("cancel many", many.cancel, _cancel_many, lambda start, arguments: set(arguments["ids"])),

@@ -13,8 +13,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import AppConfig, Horsies, PostgresConfig, WorkerStateSnapshot
-from horsies.core.brokers.actions import action_failed
 from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.db import facts_of
 from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.tasks import TaskResult
 from horsies.core.types.status import TaskStatus
@@ -179,5 +179,5 @@ def test_m41_each_method_has_its_twin_with_the_same_parameters(name: str) -> Non
 
 def test_m48_a_failure_does_not_tell_the_password() -> None:
     config = PostgresConfig(database_url="postgresql+psycopg://me:topsecret@host/db")
-    failed = action_failed("id", RuntimeError("cannot open postgresql://me:topsecret@host/db"), config)
-    assert "topsecret" not in failed.err_value.message
+    facts = facts_of(RuntimeError("cannot open postgresql://me:topsecret@host/db"), config)
+    assert "topsecret" not in facts["message"]

@@ -189,8 +189,9 @@ async def test_t48_one_that_the_database_refuses_means_that_none_is_written(add:
     assert error.exception is not None and "violates check constraint" in error.message
     assert await count_tasks(db) == 0
     await db.execute("ALTER TABLE horsies_tasks DROP CONSTRAINT no")
-    handles = (await add.retry_send_many_async(error)).unwrap()
-    assert [handle.task_id for handle in handles] == [task_id for task_id, _ in error.batch]
+    handle = (await add.retry_send_async(error)).unwrap()
+    assert handle.task_id == error.batch[0][0]
+    assert [row[0] for row in await rows_in_order(db)] == [task_id for task_id, _ in error.batch]
     assert [row[1] for row in await rows_in_order(db)] == [f"[{n},0]" for n in range(SEVERAL_STATEMENTS)]
 
 
@@ -222,18 +223,17 @@ async def failed_many(add: Add, db: AsyncConnection) -> TaskSendError:
     return add.send_many([(1, 2), (3, 4)]).unwrap_err()
 
 
-async def test_t52_only_the_matching_method_replays_it(app: Horsies, add: Add, db: AsyncConnection) -> None:
+async def test_t52_only_the_matching_task_and_method_replay_it(app: Horsies, add: Add, db: AsyncConnection) -> None:
     @app.task("other")
     def other(a: int) -> TaskResult[int, TaskError]:
         return TaskResult(ok=a)
 
     error = await failed_many(add, db)
     refusals = [
-        add.retry_send(error),
         add.retry_schedule(error),
-        other.retry_send_many(error),
-        add.retry_send_many(add.send_many([()]).unwrap_err()),
-        await add.retry_send_many_async(dataclasses.replace(error, batch=())),
+        other.retry_send(error),
+        add.retry_send(add.send_many([()]).unwrap_err()),
+        await add.retry_send_async(dataclasses.replace(error, batch=())),
     ]
     assert [refused.unwrap_err().code for refused in refusals] == [TaskSendErrorCode.VALIDATION_FAILED] * len(refusals)
     assert await count_tasks(db) == 0
@@ -243,15 +243,15 @@ async def test_t53_a_batch_that_was_changed_is_not_replayed(add: Add, db: AsyncC
     error = await failed_many(add, db)
     (first, payload), second = error.batch
     altered = dataclasses.replace(error, batch=((first, dataclasses.replace(payload, args_json="[9]")), second))
-    assert add.retry_send_many(altered).unwrap_err().code is TaskSendErrorCode.PAYLOAD_MISMATCH
+    assert add.retry_send(altered).unwrap_err().code is TaskSendErrorCode.PAYLOAD_MISMATCH
     assert await count_tasks(db) == 0
 
 
 async def test_t54_a_send_many_that_had_landed_is_recognised(add: Add, db: AsyncConnection) -> None:
     error = await failed_many(add, db)
-    first = [handle.task_id for handle in add.retry_send_many(error).unwrap()]
-    assert [handle.task_id for handle in add.retry_send_many(error).unwrap()] == first
-    assert await count_tasks(db) == 2
+    ids = [task_id for task_id, _ in error.batch]
+    assert add.retry_send(error).unwrap().task_id == add.retry_send(error).unwrap().task_id == ids[0]
+    assert [row[0] for row in await rows_in_order(db)] == ids
 
 
 async def test_t57_one_key_for_many_is_refused(add: Add, db: AsyncConnection) -> None:

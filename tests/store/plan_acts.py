@@ -180,7 +180,7 @@ PREPARED = {
     "mark_finalizing": by_id(
         "tasks/mark_finalizing", lambda conn: holds.mark_finalizing(conn, "me", claims("e")), 7_500
     ),
-    "cancel": by_id("tasks/cancel", lambda conn: actions.cancel(conn, ids("e")[0], include_running=True), 200),
+    "cancel": by_id("tasks/cancel", lambda conn: actions.act(conn, actions.Cancel(True), ids("e")[:1]), 200),
     "cancel many": by_id("tasks/cancel", lambda conn: many.cancel(conn, ids("e"), "r", include_running=True), 11_000),
     "lock_stale": by_id("tasks/lock_stale", lambda conn: recovery.lock_stale(conn, silent()), 3_000),
     "lock_claims": by_id("tasks/lock_claims", lambda conn: recovery.lock_claims(conn, silent()), 2_000),

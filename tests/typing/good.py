@@ -107,7 +107,7 @@ assert_type(many, Ok[list[TaskHandle[bytes]]] | Err[TaskSendError])
 assert_type(resize.send_many(("img", n) for n in range(3)).unwrap(), list[TaskHandle[bytes]])
 if isinstance(many, Err):
     assert_type(many.error.position, int | None)
-    assert_type(resize.retry_send_many(many.error), Ok[list[TaskHandle[bytes]]] | Err[TaskSendError])
+    assert_type(resize.retry_send(many.error), Ok[TaskHandle[bytes]] | Err[TaskSendError])
 
 
 def transactions(conn: psycopg.Connection[tuple[Any, ...]]) -> None:

@@ -40,13 +40,13 @@ def mail() -> Any:
 
 
 def built(task: Any, after: Any = None, **options: Any) -> TaskSendPayload:
-    result = envelope.build(task, ("a@b",), {}, task.with_options(**options).options, NOW, after)
+    result = envelope.build(task, ("a@b",), {}, task.with_options(**options).prepare("a@b").options, NOW, after)
     assert isinstance(result, Ok), result
     return result.value
 
 
 def refused(task: Any, after: Any = None, **options: Any) -> str:
-    result = envelope.build(task, ("a@b",), {}, task.with_options(**options).options, NOW, after)
+    result = envelope.build(task, ("a@b",), {}, task.with_options(**options).prepare("a@b").options, NOW, after)
     assert isinstance(result, Err) and isinstance(result.error, TaskSendError)
     assert result.error.code == "VALIDATION_FAILED"
     return result.error.message
@@ -126,8 +126,10 @@ def test_t44_when_it_is_due_is_said_once(mail: Any) -> None:
 
 
 def test_t43_options_of_a_prepared_call_go_before_those_of_the_batch(mail: Any) -> None:
-    own = mail.with_options(queue="fast", delay=3).options
-    batch = mail.with_options(queue="slow", priority=3, timeout_ms=60_000).options
+    own = mail.with_options(queue="fast", delay=3).prepare("a@b").options
+    batch = mail.with_options(queue="slow", priority=3, timeout_ms=60_000).prepare("a@b").options
     both = own.with_defaults(batch)
     assert (both.queue, both.priority, both.timeout_ms, both.delay) == ("fast", 3, 60_000, 3)
-    assert mail.with_options(priority=3).with_options(priority=None, queue="fast").options.priority is None
+    assert (
+        mail.with_options(priority=3).with_options(priority=None, queue="fast").prepare("a@b").options.priority is None
+    )

@@ -67,6 +67,8 @@ def run(stage: Stage, this: Run, *, fails: bool) -> Report | None:
         return execute.kept(this)
 
 
+# No signal is handled between making a coroutine and awaiting it.
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("fails", [False, True], ids=["ok", "failed"])
 def test_x05_t30_a_stop_at_any_instruction_after_the_function_loses_no_result(
     fails: bool, monkeypatch: pytest.MonkeyPatch

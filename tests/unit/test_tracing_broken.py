@@ -19,7 +19,7 @@ from horsies.core import tracing
 
 payload = SimpleNamespace(task_name="add", queue_name="default")
 for make in (
-    lambda: tracing.sending(payload, "id"), lambda: tracing.sending_many(payload, 2),
+    lambda: tracing.sending(payload, "id"), lambda: tracing.sending(payload, None, 2),
     lambda: tracing.starting("flow", "id"), lambda: tracing.getting("task", "id"),
     lambda: tracing.running("add", b"[]"),
 ):

@@ -11,7 +11,7 @@ import pytest
 
 from horsies import Horsies, TaskHandle, WorkflowHandle, WorkflowSpec, recover_stuck_workflows_sync, start_workflow
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.producer.many import TaskSendOptions
+from horsies.core.producer.many import Sends
 from horsies.core.producer.reads import Reads
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
@@ -22,7 +22,7 @@ from tests.each import each
 CLASSES = (
     Horsies,
     TaskFunction,
-    TaskSendOptions,
+    Sends,
     TaskHandle,
     WorkflowSpec,
     WorkflowHandle,

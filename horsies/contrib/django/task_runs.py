@@ -24,7 +24,7 @@ from django.utils import timezone
 from horsies.core.codec.serde import loads_json, task_result_from_json
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.tasks.context import AsyncTaskContext, StopTask, TaskContext
-from horsies.core.tasks.execute import error_of_exception
+from horsies.core.tasks.execute import error_of_exception, now
 from horsies.core.types import Ok, TaskStatus
 
 if TYPE_CHECKING:
@@ -207,11 +207,12 @@ class TaskRun:
         object.__setattr__(self.result, "finished_at", timezone.now())
         object.__setattr__(self.result, "status", self._framework.base.TaskResultStatus[status])
 
-    def tell(self, signal: str) -> None:
-        getattr(self._framework.signals, signal).send_robust(type(self._backend), task_result=self.result)
-
-    async def tell_async(self, signal: str) -> None:
-        await getattr(self._framework.signals, signal).asend_robust(type(self._backend), task_result=self.result)
+    async def tell(self, name: str) -> None:
+        signal = getattr(self._framework.signals, name)
+        if isinstance(self._ours, AsyncTaskContext):
+            await signal.asend_robust(type(self._backend), task_result=self.result)
+        else:
+            signal.send_robust(type(self._backend), task_result=self.result)
 
 
 def register(app: DjangoHorsies, backend: Any, task: Any) -> None:
@@ -221,52 +222,47 @@ def register(app: DjangoHorsies, backend: Any, task: Any) -> None:
     app.django_tasks[name] = task if known is None or known.func is not task.func else known
     if name in app.tasks:
         return
-    run = _async_runner(app, backend, name) if iscoroutinefunction(task.func) else _runner(app, backend, name)
-    queue = None
-    if app.task_queue_problem(None):  # every task must name its queue; each send names another one
-        queue = task.queue_name if app.queue_problem(task.queue_name) is None else min(app.queue_names)
-    app.task(name, queue_name=queue, **backend.task_options)(run)
 
-
-def _runner(app: DjangoHorsies, backend: Any, name: str) -> Any:
     def run(
         ctx: TaskContext, args: list[Any], kwargs: dict[str, Any], using: dict[str, Any] | None = None
     ) -> TaskResult[Any, TaskError]:
-        this = TaskRun(backend, copy_of(app.django_tasks[name], ctx.queue, using or {}), ctx, args, kwargs)
-        if app.is_inline and ctx.attempt == 1:
-            this.tell("task_enqueued")
-        this.tell("task_started")
-        try:
-            ended = this.returned(this.task.func(*this.given, **kwargs))
-        except (StopTask, KeyboardInterrupt):
-            raise
-        except BaseException as problem:
-            ended = this.raised(app, problem)
-            this.tell("task_finished")  # in here, so that what logs it finds the exception
-        else:
-            this.tell("task_finished")
-        return ended
+        return now(_run(app, backend, ctx, args, kwargs, using))
 
-    return run
-
-
-def _async_runner(app: DjangoHorsies, backend: Any, name: str) -> Any:
-    async def run(
+    async def run_async(
         ctx: AsyncTaskContext, args: list[Any], kwargs: dict[str, Any], using: dict[str, Any] | None = None
     ) -> TaskResult[Any, TaskError]:
-        this = TaskRun(backend, copy_of(app.django_tasks[name], ctx.queue, using or {}), ctx, args, kwargs)
-        if app.is_inline and ctx.attempt == 1:
-            await this.tell_async("task_enqueued")
-        await this.tell_async("task_started")
-        try:
-            ended = this.returned(await this.task.func(*this.given, **kwargs))
-        except (StopTask, KeyboardInterrupt, CancelledError):
-            raise
-        except BaseException as problem:
-            ended = this.raised(app, problem)
-            await this.tell_async("task_finished")
-        else:
-            await this.tell_async("task_finished")
-        return ended
+        return await _run(app, backend, ctx, args, kwargs, using)
 
-    return run
+    queue = None
+    if app.task_queue_problem(None):  # every task must name its queue; each send names another one
+        queue = task.queue_name if app.queue_problem(task.queue_name) is None else min(app.queue_names)
+    app.task(name, queue_name=queue, **backend.task_options)(run_async if iscoroutinefunction(task.func) else run)
+
+
+async def _run(
+    app: DjangoHorsies,
+    backend: Any,
+    ctx: TaskContext | AsyncTaskContext,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    using: dict[str, Any] | None,
+) -> TaskResult[Any, TaskError]:
+    """Run the function. One that is a `def` waits for nothing in here."""
+    this = TaskRun(backend, copy_of(app.django_tasks[ctx.task_name], ctx.queue, using or {}), ctx, args, kwargs)
+    is_async = isinstance(ctx, AsyncTaskContext)
+    if app.is_inline and ctx.attempt == 1:
+        await this.tell("task_enqueued")
+    await this.tell("task_started")
+    try:
+        value = this.task.func(*this.given, **kwargs)
+        ended = this.returned(await value if is_async else value)
+    except (StopTask, KeyboardInterrupt):
+        raise
+    except BaseException as problem:
+        if is_async and isinstance(problem, CancelledError):
+            raise
+        ended = this.raised(app, problem)
+        await this.tell("task_finished")  # in here, so that what logs it finds the exception
+    else:
+        await this.tell("task_finished")
+    return ended

@@ -1,32 +1,37 @@
-"""What a person does to one task: cancel it (M-48), send it again after it ended without success (M-49), or run it
-before it is due (M-49d); and to one worker: ask it to drain (M-49c). Each is one guarded statement; if it changed
-nothing, a second statement looks for the reason.
+"""What a person does to tasks: cancel them (M-48), send them again after they ended without success (M-49), or run them
+before they are due (M-49d); and to a worker: ask it to drain (M-49c).
+
+An action on one task is the action on many with a single id (`monitoring/many.py` adds groups of them). Each statement
+checks the state of each task itself, so two people, or a person and a worker, never both act on the same state of a
+task. A task that a statement does not apply to is left alone, and a second statement looks for the reason.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from psycopg import AsyncConnection
+from itertools import islice
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from horsies.core.codec.serde import can_be_stored, serialize_error_payload
-from horsies.core.db import facts_of
-from horsies.core.models.broker import PostgresConfig
+from horsies.core.db import Connection, Refused, as_result, by_halves, describe, facts_of, is_about_content
+from horsies.core.models.failures import OperationFailed
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
-from horsies.core.producer import enqueue, hub
+from horsies.core.producer.enqueue import new_task_ids
+from horsies.core.producer.hub import can_exist
 from horsies.core.sql import stored
-from horsies.core.store import many, reasons, workers
+from horsies.core.store import many, reasons, rollup, workers
+from horsies.core.store.many import TaskState
 from horsies.core.types import Err, Ok, TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
 
-TRIES = 5  # for a task that changes while it is looked at
+R = TypeVar("R")
 
 
 class TaskActionErrorCode(StrEnum):
@@ -47,15 +52,12 @@ class TaskActionErrorCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskActionError:
+class TaskActionError(OperationFailed):
     """An action that was not made."""
 
     code: TaskActionErrorCode
-    message: str
     task_id: str
     current_status: TaskStatus | None = None
-    retryable: bool = False
-    exception: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,162 @@ TaskDueResult: TypeAlias = Ok[TaskDue] | Err[TaskActionError]
 CANCELLED = serialize_error_payload(
     TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the task was cancelled"))
 )
+ENDED = (TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.EXPIRED)  # without success
+
+
+class Action(Generic[R]):
+    """What is done to tasks. A task that it was not done to, although there is no reason against it, came to that state
+    between two statements: it is tried again, `tries` times in all. What is left then is `stuck`."""
+
+    tries = 5
+    stuck = TaskActionErrorCode.TASK_NOT_WAITING
+    of_workflow = "is a matter of that"  # what to do about a task of a workflow instead
+
+    async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, R]:
+        """Do it to those of these tasks that are in a state for it."""
+        raise NotImplementedError
+
+    def problem(self, state: TaskState) -> tuple[TaskActionErrorCode, str] | None:
+        """Why it is not done to a task in this state; None if it is."""
+        raise NotImplementedError
+
+    def refusal(self, task_id: str, state: TaskState | None) -> TaskActionError | None:
+        """The same as an error, also of a task that does not exist or belongs to a workflow."""
+        if state is None:
+            return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
+        problem = self.problem(state)
+        if state.workflow_id is not None:
+            why = f"belongs to workflow {state.workflow_id}; {self.of_workflow}"
+            problem = TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why
+        return (
+            None
+            if problem is None
+            else TaskActionError(problem[0], f"task {task_id} {problem[1]}", task_id, state.status)
+        )
+
+    async def refusals(self, conn: Connection, ids: Sequence[str]) -> dict[str, TaskActionError | None]:
+        """Why it was not, or would not be, done to these tasks."""
+        states = await many.states(conn, filter(can_exist, ids))
+        return {task_id: self.refusal(task_id, states.get(task_id)) for task_id in ids}
+
+
+@dataclass(frozen=True)
+class Cancel(Action[TaskCancelled]):
+    """PENDING, CLAIMED and, with `include_running`, RUNNING → CANCELLED."""
+
+    include_running: bool = False
+    stuck = TaskActionErrorCode.TASK_NOT_CANCELLABLE
+    of_workflow = "cancel the workflow"
+
+    @property
+    def statuses(self) -> tuple[TaskStatus, ...]:
+        running = (TaskStatus.RUNNING,) if self.include_running else ()
+        return (TaskStatus.PENDING, TaskStatus.CLAIMED, *running)
+
+    def problem(self, state: TaskState) -> tuple[TaskActionErrorCode, str] | None:
+        if state.status in self.statuses:
+            return None
+        hint = "; include_running=True stops it" if state.status is TaskStatus.RUNNING else ""
+        return TaskActionErrorCode.TASK_NOT_CANCELLABLE, f"is {state.status.value}{hint}"
+
+    async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, TaskCancelled]:
+        cancelled = await many.cancel(conn, ids, CANCELLED, include_running=self.include_running)
+        await rollup.count_cancelled(conn, cancelled)
+        return {task.id: TaskCancelled(*task) for task in cancelled}
+
+
+@dataclass(frozen=True)
+class Rerun(Action[TaskRerun]):
+    """A task that ended without success is sent again as a new one. The first copy has a key that follows from the
+    task, so that others see that it was sent again; unless `once`, there may be more copies."""
+
+    once: bool = False
+    statuses = ENDED
+    tries = 2  # it may have ended just then
+    stuck = TaskActionErrorCode.TASK_ALREADY_RERUN
+    of_workflow = "retry the node there"
+
+    def problem(self, state: TaskState) -> tuple[TaskActionErrorCode, str] | None:
+        if state.status is TaskStatus.COMPLETED:
+            return TaskActionErrorCode.TASK_HAS_COMPLETED, "has succeeded; send a new task to run it again"
+        if state.status in ENDED:
+            return None
+        why = f"is {state.status.value}: only a task that has ended can be sent again"
+        return TaskActionErrorCode.TASK_HAS_NOT_ENDED, why
+
+    async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, TaskRerun]:
+        new_ids = new_task_ids()
+        copies = await many.rerun(conn, ids, list(islice(new_ids, len(ids))), once=True)
+        if not self.once and (left := [task_id for task_id in ids if task_id not in copies]):
+            copies |= await many.rerun(conn, left, list(islice(new_ids, len(left))))
+        return {task_id: TaskRerun(new_id, task_id) for task_id, new_id in copies.items()}
+
+
+class RunNow(Action[TaskDue]):
+    """A waiting task that is due later is due now, also one of a workflow."""
+
+    async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, TaskDue]:
+        return {task_id: TaskDue(task_id, due) for task_id, due in (await many.run_now(conn, ids)).items()}
+
+    async def refusals(self, conn: Connection, ids: Sequence[str]) -> dict[str, TaskActionError | None]:
+        found: dict[str, TaskActionError | None] = {}
+        for task_id in ids:
+            facts = await reasons.task_facts(conn, task_id)
+            problem = None if facts is None else why_not_run(facts)
+            if facts is None:
+                found[task_id] = self.refusal(task_id, None)
+            elif problem is None:
+                found[task_id] = None
+            else:
+                status = stored(TaskStatus, facts.status)
+                found[task_id] = TaskActionError(problem[0], f"task {task_id} {problem[1]}", task_id, status)
+        return found
+
+
+async def act(
+    conn: Connection, action: Action[R], ids: Sequence[str]
+) -> tuple[dict[str, R], dict[str, TaskActionError]]:
+    """Do it to these tasks: what became of those that it was done to, and why it was not done to the others."""
+    done: dict[str, R] = {}
+    refused: dict[str, TaskActionError] = {}
+
+    def give_up(task_id: str, problem: Exception) -> None:
+        code = TaskActionErrorCode.TASK_REFUSED_BY_DATABASE
+        refused[task_id] = TaskActionError(code, f"task {task_id}: {describe(problem)}", task_id, exception=problem)
+
+    left = list(ids)
+    for _ in range(action.tries):
+        for some in await by_halves(left, partial(action.apply, conn), is_refusal=is_about_content, give_up=give_up):
+            done |= some
+        left = [task_id for task_id in left if task_id not in done and task_id not in refused]
+        if not left:
+            break
+        found = await action.refusals(conn, left)
+        refused |= {task_id: refusal for task_id, refusal in found.items() if refusal is not None}
+        left = [task_id for task_id in left if task_id not in refused]
+    for task_id in left:
+        refused[task_id] = TaskActionError(action.stuck, f"task {task_id} changes all the time", task_id)
+    return done, refused
+
+
+@as_result(
+    lambda problem, broker, _, task_id: TaskActionError(
+        TaskActionErrorCode.DB_OPERATION_FAILED, task_id=task_id, **facts_of(problem, broker.config)
+    )
+)
+async def act_on_one(broker: PostgresBroker, action: Action[R], task_id: str) -> R:
+    """The same for one task, and what goes wrong as a value."""
+
+    async def alone() -> tuple[dict[str, R], dict[str, TaskActionError]]:
+        async with broker.hub.connection() as conn:
+            return await act(conn, action, [task_id])
+
+    if not can_exist(task_id):
+        raise Refused(action.refusal(task_id, None))
+    done, refused = await broker.bridge.call(alone)
+    if task_id in refused:
+        raise refused[task_id].exception or Refused(refused[task_id])
+    return done[task_id]
 
 
 async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: bool = False) -> TaskActionResult:
@@ -103,14 +261,14 @@ async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: 
     return await broker.cancel_task_async(task_id, include_running=include_running)
 
 
-async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: bool) -> TaskActionResult:
-    """PENDING, CLAIMED and, with `include_running`, RUNNING → CANCELLED."""
-    while True:
-        for moved in await many.cancel(conn, [task_id], CANCELLED, include_running=include_running):
-            return Ok(TaskCancelled(task_id, moved.was, moved.queue_name, moved.task_name))
-        found = (await many.states(conn, [task_id])).get(task_id)
-        if not is_cancellable(found, include_running=include_running):
-            return Err(why_not_cancelled(task_id, found))
+async def rerun_task(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
+    """Send a FAILED, CANCELLED or EXPIRED task again as a new task, due at once. The old row does not change."""
+    return await act_on_one(broker, Rerun(), task_id)
+
+
+async def run_task_now(broker: PostgresBroker, task_id: str) -> TaskDueResult:
+    """A waiting task that is due later, or is to be tried again later, is due at once. Its attempts stay counted."""
+    return await act_on_one(broker, RunNow(), task_id)
 
 
 class WorkerActionErrorCode(StrEnum):
@@ -121,14 +279,11 @@ class WorkerActionErrorCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerActionError:
+class WorkerActionError(OperationFailed):
     """An action on a worker that was not made."""
 
     code: WorkerActionErrorCode
-    message: str
     worker_id: str
-    retryable: bool = False
-    exception: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,118 +297,23 @@ class WorkerDraining:
 WorkerActionResult: TypeAlias = Ok[WorkerDraining] | Err[WorkerActionError]
 
 
-async def drain_worker(broker: PostgresBroker, worker_id: str) -> WorkerActionResult:
+@as_result(
+    lambda problem, broker, worker_id: WorkerActionError(
+        WorkerActionErrorCode.DB_OPERATION_FAILED, worker_id=worker_id, **facts_of(problem, broker.config)
+    )
+)
+async def drain_worker(broker: PostgresBroker, worker_id: str) -> WorkerDraining:
     """Ask a worker to do what it does on SIGTERM: claim nothing more, finish its tasks, and leave (W-55)."""
-    try:
-        return await broker.bridge.call(partial(_drain, broker, worker_id))
-    except Exception as problem:
-        facts = facts_of(problem)
-        facts["message"] = broker.config.redact(facts["message"])
-        return Err(WorkerActionError(WorkerActionErrorCode.DB_OPERATION_FAILED, worker_id=worker_id, **facts))
 
-
-async def _drain(broker: PostgresBroker, worker_id: str) -> WorkerActionResult:
-    requested_at = None
-    if can_be_stored(worker_id):
+    async def drain() -> datetime | None:
         async with broker.hub.connection() as conn:
-            requested_at = await workers.drain(conn, worker_id)
+            return await workers.drain(conn, worker_id)
+
+    requested_at = await broker.bridge.call(drain) if can_be_stored(worker_id) else None
     if requested_at is None:
         why = f"no worker {worker_id} is registered"
-        return Err(WorkerActionError(WorkerActionErrorCode.WORKER_NOT_FOUND, why, worker_id))
-    return Ok(WorkerDraining(worker_id, requested_at))
-
-
-async def rerun_task(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
-    """Send a FAILED, CANCELLED or EXPIRED task again as a new task, due at once. The old row does not change."""
-    try:
-        return await broker.bridge.call(partial(_rerun, broker, task_id))
-    except Exception as problem:
-        return action_failed(task_id, problem, broker.config)
-
-
-async def run_task_now(broker: PostgresBroker, task_id: str) -> TaskDueResult:
-    """A waiting task that is due later, or is to be tried again later, is due at once. Its attempts stay counted."""
-    try:
-        return await broker.bridge.call(partial(_run_now, broker, task_id))
-    except Exception as problem:
-        return action_failed(task_id, problem, broker.config)
-
-
-def action_failed(task_id: str, problem: BaseException, config: PostgresConfig) -> Err[TaskActionError]:
-    facts = facts_of(problem)
-    facts["message"] = config.redact(facts["message"])
-    return Err(TaskActionError(TaskActionErrorCode.DB_OPERATION_FAILED, task_id=task_id, **facts))
-
-
-def is_cancellable(found: Any, *, include_running: bool) -> bool:
-    """Whether a task can be cancelled; `found` is its state and its workflow. If it could not a moment ago, it appeared
-    or came back between two statements: there is no reason to report, so cancelling is tried again."""
-    if found is None or found[1] is not None:
-        return False
-    return found[0] in ("PENDING", "CLAIMED") or (found[0] == "RUNNING" and include_running)
-
-
-def why_not_cancelled(task_id: str, found: Any) -> TaskActionError:
-    """Why a task was not cancelled; `found` is its state and its workflow."""
-    if found is None:
-        return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
-    status, workflow_id = stored(TaskStatus, found[0]), found[1]
-    if workflow_id is not None:
-        why = f"task {task_id} belongs to workflow {workflow_id}; cancel the workflow"
-        return TaskActionError(TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why, task_id, status)
-    hint = "; include_running=True stops it" if status is TaskStatus.RUNNING else ""
-    why = f"task {task_id} is {status.value}{hint}"
-    return TaskActionError(TaskActionErrorCode.TASK_NOT_CANCELLABLE, why, task_id, status)
-
-
-async def _rerun(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
-    if not hub.can_exist(task_id):
-        return Err(why_not(task_id, None))
-    async with broker.hub.connection() as conn:
-        once = True  # the first copy has the key that follows from the task, so that others see that it was sent again
-        while not await many.rerun(conn, [task_id], [new_id := enqueue.new_task_id()], once=once):
-            found = (await many.states(conn, [task_id])).get(task_id)
-            if not can_be_rerun(found):
-                return Err(why_not(task_id, found))
-            once = False
-    return Ok(TaskRerun(new_id, task_id))
-
-
-def can_be_rerun(found: tuple[Any, ...] | None) -> bool:
-    """Whether a task can be sent again. If it could not a moment ago, it ended between two statements: there is no
-    reason to report, so copying is tried again."""
-    return found is not None and found[1] is None and found[0] in ("FAILED", "CANCELLED", "EXPIRED")
-
-
-def why_not(task_id: str, found: tuple[Any, ...] | None) -> TaskActionError:
-    """Why a task is not sent again; `found` is its state and its workflow."""
-    if found is None:
-        return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
-    status, workflow_id = stored(TaskStatus, found[0]), found[1]
-    if workflow_id is not None:
-        why = f"task {task_id} belongs to workflow {workflow_id}; retry the node there"
-        return TaskActionError(TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why, task_id, status)
-    if status is TaskStatus.COMPLETED:
-        why = f"task {task_id} has succeeded; send a new task to run it again"
-        return TaskActionError(TaskActionErrorCode.TASK_HAS_COMPLETED, why, task_id, status)
-    why = f"task {task_id} is {status.value}: only a task that has ended can be sent again"
-    return TaskActionError(TaskActionErrorCode.TASK_HAS_NOT_ENDED, why, task_id, status)
-
-
-async def _run_now(broker: PostgresBroker, task_id: str) -> TaskDueResult:
-    facts = None
-    if hub.can_exist(task_id):
-        async with broker.hub.connection() as conn:
-            for _ in range(TRIES):
-                if was_due := (await many.run_now(conn, [task_id])).get(task_id):
-                    return Ok(TaskDue(task_id, was_due))
-                facts = await reasons.task_facts(conn, task_id)
-                if facts is None or why_not_run(facts) is not None:
-                    break
-    if facts is None:
-        return Err(TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id))
-    code, why = why_not_run(facts) or (TaskActionErrorCode.TASK_NOT_WAITING, "changes all the time")
-    return Err(TaskActionError(code, f"task {task_id} {why}", task_id, stored(TaskStatus, facts.status)))
+        raise Refused(WorkerActionError(WorkerActionErrorCode.WORKER_NOT_FOUND, why, worker_id))
+    return WorkerDraining(worker_id, requested_at)
 
 
 def why_not_run(task: reasons.TaskFacts) -> tuple[TaskActionErrorCode, str] | None:

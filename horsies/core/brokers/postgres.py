@@ -258,27 +258,11 @@ class PostgresBroker(Reads):
 
     async def cancel_task_async(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
         """Cancel a task that has not ended (M-48)."""
-        from horsies.core.brokers.actions import action_failed
+        from horsies.core.brokers.actions import Cancel, act_on_one
 
-        try:
-            return await self._cancel(task_id, include_running)
-        except Exception as problem:
-            return action_failed(task_id, problem, self.config)
+        return await act_on_one(self, Cancel(include_running), task_id)
 
     cancel_task = run_sync(cancel_task_async)
-
-    @on_bridge
-    async def _cancel(self, task_id: str, include_running: bool) -> TaskActionResult:
-        from horsies.core.brokers.actions import cancel, why_not_cancelled
-        from horsies.core.store import rollup
-
-        if not can_exist(task_id):
-            return Err(why_not_cancelled(task_id, None))
-        async with self.hub.connection() as conn:
-            done = await cancel(conn, task_id, include_running=include_running)
-            if isinstance(done, Ok):
-                await rollup.count_cancelled(conn, [done.ok_value])
-            return done
 
     @as_broker_result(_DB)
     @on_bridge

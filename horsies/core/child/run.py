@@ -150,7 +150,7 @@ class Runner:
             context.begin(this)
             if len(item.parts) == PLAIN_PARTS:
                 return execute.run(task, item.args, item.kwargs, this)
-            return execute.run_traced(task, item.args, item.kwargs, item.about, this)
+            return execute.now(execute.run_traced(task, item.args, item.kwargs, item.about, this))
         finally:
             self._inside = None
 
@@ -321,7 +321,7 @@ class AsyncRunner:
         if len(item.parts) == PLAIN_PARTS:
             code = execute.run_async(task, item.args, item.kwargs, this)
         else:
-            code = execute.run_traced_async(task, item.args, item.kwargs, item.about, this)
+            code = execute.run_traced(task, item.args, item.kwargs, item.about, this)
         running = self._loop.create_task(code)
         self._running[item.token] = running
         self._runs[item.token] = this

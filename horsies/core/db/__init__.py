@@ -10,9 +10,9 @@ from horsies.core.db.connections import (
     make_pool as make_pool,
 )
 from horsies.core.db.failures import (
-    AWAY as AWAY, OperationRefused as OperationRefused, SchemaInitFailed as SchemaInitFailed,
-    as_broker_result as as_broker_result, broker_error as broker_error, by_halves as by_halves, describe as describe,
-    facts_of as facts_of, halves as halves, headline_of as headline_of, hint_for as hint_for,
+    AWAY as AWAY, OperationRefused as OperationRefused, Refused as Refused, SchemaInitFailed as SchemaInitFailed,
+    as_broker_result as as_broker_result, as_result as as_result, broker_error as broker_error, by_halves as by_halves,
+    describe as describe, facts_of as facts_of, halves as halves, headline_of as headline_of, hint_for as hint_for,
     is_about_content as is_about_content, is_about_one as is_about_one, is_away as is_away, is_held_up as is_held_up,
     is_known as is_known, is_not_permitted as is_not_permitted, is_transient as is_transient, mending as mending,
     reason as reason,

@@ -1,4 +1,4 @@
-"""Turns database exceptions into values: `@as_broker_result(code)`, and which failures are worth a retry.
+"""Turns exceptions into values: `@as_result(explain)`, and which failures are worth a retry.
 
 Internal code raises exceptions. At the public interface each becomes one `Err` with a code, a message that a person can
 act on, and `retryable`, which is true exactly for lost or refused connections, serialization failures and deadlocks
@@ -30,7 +30,7 @@ from psycopg.pq import Format
 
 from horsies.core.db.bridge import BridgeError
 from horsies.core.errors import HorsiesError
-from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, BrokerResult
+from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, BrokerResult, PostgresConfig
 from horsies.core.types import Err, Ok
 
 P = ParamSpec("P")
@@ -38,6 +38,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 R = TypeVar("R")
+
+E = TypeVar("E")
 
 # Everything that work with the database raises, whether the server is away or refuses a statement.
 AWAY = (psycopg.Error, OSError)  # a TimeoutError is an OSError
@@ -89,22 +91,40 @@ class SchemaInitFailed(Exception):
     """The tables could not be created or checked; the cause says why."""
 
 
-def as_broker_result(
-    code: BrokerErrorCode,
-) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, BrokerResult[T]]]]:
-    """Turn the return value of the function into `Ok`, and its exception into an `Err` with this code."""
+class Refused(Exception):
+    """An operation was not made, for the reason in this error value."""
 
-    def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, BrokerResult[T]]]:
+    def __init__(self, error: Any) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def as_result(
+    explain: Callable[..., E],
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, Ok[T] | Err[E]]]]:
+    """Turn the return value of the function into `Ok`, and its exception into an `Err` with the error value that
+    `explain` makes of the exception and the arguments, or with that of a `Refused`."""
+
+    def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, Ok[T] | Err[E]]]:
         @functools.wraps(fn)
-        async def safe(*args: P.args, **kwargs: P.kwargs) -> BrokerResult[T]:
+        async def safe(*args: P.args, **kwargs: P.kwargs) -> Ok[T] | Err[E]:
             try:
                 return Ok(await fn(*args, **kwargs))
-            except Exception as exc:
-                return Err(failure(code, exc))
+            except Refused as refusal:
+                return Err(refusal.error)
+            except Exception as problem:
+                return Err(explain(problem, *args, **kwargs))
 
         return safe
 
     return decorate
+
+
+def as_broker_result(
+    code: BrokerErrorCode,
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, BrokerResult[T]]]]:
+    """The same for infrastructure failures: the code is that of the operation."""
+    return as_result(lambda problem, *_, **__: failure(code, problem))
 
 
 def failure(code: BrokerErrorCode, exc: Exception) -> BrokerOperationError:
@@ -133,9 +153,11 @@ class ErrorFacts(TypedDict):
     exception: BaseException
 
 
-def facts_of(problem: BaseException) -> ErrorFacts:
-    """For the error value of any operation: `ScheduleError(code, name=name, **facts_of(problem))`."""
-    return {"message": describe(problem), "retryable": is_transient(problem), "exception": reason(problem)}
+def facts_of(problem: BaseException, config: PostgresConfig | None = None) -> ErrorFacts:
+    """For the error value of any operation: `ScheduleError(code, name=name, **facts_of(problem))`. With the settings,
+    the message has no password."""
+    message = describe(problem) if config is None else config.redact(describe(problem))
+    return {"message": message, "retryable": is_transient(problem), "exception": reason(problem)}
 
 
 def reason(exc: BaseException) -> BaseException:

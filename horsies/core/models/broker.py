@@ -21,6 +21,7 @@ from pydantic import Field, PrivateAttr, SecretStr, field_validator
 from horsies.core.errors import ErrorCode
 from horsies.core.libpq import psycopg
 from horsies.core.models.base import A_DAY_MS, ConfigModel, Violation
+from horsies.core.models.failures import OperationFailed
 from horsies.core.types import Err, Ok
 
 T = TypeVar("T")
@@ -291,13 +292,10 @@ class BrokerErrorCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerOperationError:
+class BrokerOperationError(OperationFailed):
     """An infrastructure failure; `retryable` if the same call may succeed later."""
 
     code: BrokerErrorCode
-    message: str
-    retryable: bool = False
-    exception: BaseException | None = None
 
 
 BrokerResult: TypeAlias = Ok[T] | Err[BrokerOperationError]

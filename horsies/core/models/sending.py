@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from horsies.core.exception_mapper import is_reserved, validate_error_code_string
 from horsies.core.models.base import A_YEAR_MS
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, BuiltInTaskCode
+from horsies.core.models.failures import OperationFailed
 from horsies.core.text import about_unknown, explains_keywords
 from horsies.core.types import Err, Ok
 
@@ -84,17 +85,14 @@ def is_timeout(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskSendError:
+class TaskSendError(OperationFailed):
     """A send that was not made. If `retryable`, `retry_send` sends `payload` again under `task_id`. For a `send_many`,
     `position` is the place of the call that is wrong, if there is one, and `batch` has all ids and payloads for
-    `retry_send_many`."""
+    `retry_send`."""
 
     code: TaskSendErrorCode
-    message: str
-    retryable: bool = False
     task_id: str | None = None
     payload: TaskSendPayload | None = None
-    exception: BaseException | None = None
     position: int | None = None
     batch: tuple[tuple[str, TaskSendPayload], ...] = field(default=(), repr=False)  # it may be very long
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from horsies.core.db import Connection, describe, is_transient
+from horsies.core.db import Connection, as_result, describe
 from horsies.core.models.monitoring import history, tasks
 from horsies.core.monitoring import filters
-from horsies.core.monitoring.queries import ask
+from horsies.core.monitoring.queries import ask, no_answer
 from horsies.core.store import audit
 from horsies.core.types import Err, Ok
 
@@ -80,9 +80,15 @@ async def audited(
     return result
 
 
+def _not_written(problem: Exception, broker: PostgresBroker, *_: Any, **__: Any) -> tasks.MonitoringQueryError:
+    error = no_answer(problem, broker)
+    return replace(error, message=f"the action was not written down, and not made: {error.message}")
+
+
+@as_result(_not_written)
 async def record_audit(
     broker: PostgresBroker, deed: Deed, outcome: history.AuditOutcome = history.AuditOutcome.BEGUN
-) -> tasks.MonitoringResult[int]:
+) -> int:
     """Write an entry, also of what was refused before it began; return its number."""
 
     async def write() -> int:
@@ -97,12 +103,7 @@ async def record_audit(
                 details=deed.details,
             )
 
-    try:
-        return Ok(await broker.bridge.call(write))
-    except Exception as problem:
-        message = f"the action was not written down, and not made: {_words(broker, problem)}"
-        code = tasks.MonitoringErrorCode.DB_OPERATION_FAILED
-        return Err(tasks.MonitoringQueryError(code, message, is_transient(problem)))
+    return await broker.bridge.call(write)
 
 
 def who_paused(entries: Iterable[history.AuditEntry], paused_at: datetime | None) -> str | None:

@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from psycopg import AsyncConnection
 
-from horsies.core.db import Backoff, Listener, SchemaInitFailed, cancel_all, connect, describe, is_transient
-from horsies.core.models.monitoring import tasks
+from horsies.core.db import Backoff, Listener, SchemaInitFailed, as_result, cancel_all, connect, describe
+from horsies.core.monitoring.queries import no_answer
 from horsies.core.schema.install import NoTables, look
 from horsies.core.store import watching
-from horsies.core.types import Err, Ok
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -250,14 +249,10 @@ class _FeedSession:
         return self._broker.config.redact(describe(problem))
 
 
-async def read_schema_version(broker: PostgresBroker) -> tasks.MonitoringResult[int | None]:
+@as_result(no_answer)
+async def read_schema_version(broker: PostgresBroker) -> int | None:
     """The version that the tables record; `Ok(None)` if there are no tables. Nothing is created or migrated."""
-    try:
-        return Ok(await broker.bridge.call(partial(_schema_version, broker)))
-    except Exception as problem:
-        message = broker.config.redact(describe(problem))
-        code = tasks.MonitoringErrorCode.DB_OPERATION_FAILED
-        return Err(tasks.MonitoringQueryError(code, message, is_transient(problem)))
+    return await broker.bridge.call(partial(_schema_version, broker))
 
 
 async def _schema_version(broker: PostgresBroker) -> int | None:

@@ -2,9 +2,8 @@
 priority. They are named by their ids, or by what they have in common.
 
 First a dry run tells how many there are. Then they are changed in batches, each a statement and a transaction of its
-own, so that nobody waits for long, and stopping halfway loses nothing: the same call continues. Every statement checks
-the state of each task itself, so two people, or a person and a worker, never both act on the same state of a task. A
-task that it does not apply to is left alone, and counted by the reason.
+own, so that nobody waits for long, and stopping halfway loses nothing: the same call continues. The actions are those
+on one task (`brokers/actions.py`). A task that an action does not apply to is left alone, and counted by the reason.
 """
 
 from __future__ import annotations
@@ -13,18 +12,25 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from horsies.core.brokers.actions import CANCELLED, TaskActionErrorCode, can_be_rerun, is_cancellable
-from horsies.core.db import Connection, by_halves, describe, is_about_content, is_transient
+from horsies.core.brokers.actions import (
+    ENDED,
+    Action,
+    Cancel,
+    Rerun,
+    TaskActionError,
+    TaskActionErrorCode,
+    TaskRerun,
+    act,
+)
+from horsies.core.db import Connection, Refused
 from horsies.core.models.monitoring import bulk, tasks
 from horsies.core.models.queues import queue_name_problem
 from horsies.core.monitoring import filters, task_queries
-from horsies.core.monitoring.queries import ask
-from horsies.core.producer.enqueue import new_task_ids
+from horsies.core.monitoring.queries import ask, no_answer
 from horsies.core.producer.hub import can_exist
-from horsies.core.store import many, rollup
+from horsies.core.store import many
 from horsies.core.store.many import TaskState
 from horsies.core.types import Err, Ok, TaskStatus
 
@@ -36,12 +42,10 @@ MOST = 10_000  # tasks that one call changes
 MOST_IDS = 1_000  # of them that its answer names
 EXAMPLES = 10
 LOOKS = 200  # pages in a row without a task that could be changed; then a call ends
-TRIES = 5  # for tasks that change while they are looked at
-_ENDED = (TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.EXPIRED)
 _ORDERS: tuple[tuple[frozenset[TaskStatus], tasks.SortBy, tasks.SortDir], ...] = (
     (filters.WAITING, "claim_order", "asc"),
     (filters.IN_FLIGHT, "started_at", "asc"),
-    (frozenset(_ENDED), "ended_at", "desc"),
+    (frozenset(ENDED), "ended_at", "desc"),
 )
 Code = TaskActionErrorCode
 
@@ -60,7 +64,7 @@ async def cancel_tasks(
 ) -> tasks.MonitoringResult[bulk.BulkResult]:
     """Cancel these tasks, or those of a group, that have not ended; running ones only with `include_running`."""
     group = filters.TaskFilter(task_names, queues, (), statuses, error_codes)
-    return await _act(broker, ids, group, _Cancel(include_running), dry_run=dry_run, most=most)
+    return await _act(broker, ids, group, Cancel(include_running), dry_run=dry_run, most=most)
 
 
 async def rerun_tasks(
@@ -77,7 +81,7 @@ async def rerun_tasks(
     """Send these tasks, or those of a group, that ended without success again, each of them once: a task that was sent
     again like this before is left alone."""
     group = filters.TaskFilter(task_names, queues, (), statuses, error_codes)
-    return await _act(broker, ids, group, _Rerun(), dry_run=dry_run, most=most)
+    return await _act(broker, ids, group, Rerun(once=True), dry_run=dry_run, most=most)
 
 
 async def move_tasks(
@@ -98,85 +102,17 @@ async def move_tasks(
     return await _act(broker, ids, group, action, dry_run=dry_run, most=most)
 
 
-class _Action(Protocol):
-    """What is done. `refusal` says why a task is left alone, None if it is not; `apply` does it for a batch and returns
-    which tasks were changed, with their new ids if there are any. A task that cannot be changed although there is no
-    refusal is `tries` times looked at, and then `stuck`."""
+@dataclass(frozen=True)
+class _Move(Action[None]):
+    """Another queue or priority for waiting tasks."""
 
-    @property
-    def statuses(self) -> tuple[TaskStatus, ...]: ...
-    @property
-    def tries(self) -> int: ...
-    @property
-    def stuck(self) -> Code: ...
-
-    def check(self) -> None:
-        """Raise if it makes no sense."""
-
-    def refusal(self, state: TaskState | None) -> Code | None: ...
-
-    async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, str]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Cancel:
-    include_running: bool
-    tries: int = TRIES
-    stuck: Code = Code.TASK_NOT_CANCELLABLE
-
-    @property
-    def statuses(self) -> tuple[TaskStatus, ...]:
-        running = (TaskStatus.RUNNING,) if self.include_running else ()
-        return (TaskStatus.PENDING, TaskStatus.CLAIMED, *running)
-
-    def check(self) -> None:
-        pass
-
-    def refusal(self, state: TaskState | None) -> Code | None:
-        if state is None:
-            return Code.TASK_NOT_FOUND
-        if state.workflow_id is not None:
-            return Code.TASK_IS_WORKFLOW_TASK
-        return None if is_cancellable(state, include_running=self.include_running) else Code.TASK_NOT_CANCELLABLE
-
-    async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, str]:
-        cancelled = await many.cancel(conn, ids, CANCELLED, include_running=self.include_running)
-        await rollup.count_cancelled(conn, cancelled)
-        return {task.id: "" for task in cancelled}
-
-
-@dataclass(frozen=True, slots=True)
-class _Rerun:
-    statuses: tuple[TaskStatus, ...] = _ENDED
-    tries: int = 2  # it may have ended just then
-    stuck: Code = Code.TASK_ALREADY_RERUN  # there is a task with the key that follows from this one
-
-    def check(self) -> None:
-        pass
-
-    def refusal(self, state: TaskState | None) -> Code | None:
-        if state is None:
-            return Code.TASK_NOT_FOUND
-        if state.workflow_id is not None:
-            return Code.TASK_IS_WORKFLOW_TASK
-        if state.status is TaskStatus.COMPLETED:
-            return Code.TASK_HAS_COMPLETED
-        return None if can_be_rerun(state) else Code.TASK_HAS_NOT_ENDED
-
-    async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, str]:
-        return await many.rerun(conn, ids, list(islice(new_task_ids(), len(ids))), once=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Move:
     queue: str | None
     priority: int | None
     is_anywhere: bool = False  # where to is not known yet, so no task is there already
-    statuses: tuple[TaskStatus, ...] = (TaskStatus.PENDING,)
-    tries: int = TRIES
-    stuck: Code = Code.TASK_NOT_WAITING
+    statuses = (TaskStatus.PENDING,)
 
     def check(self) -> None:
+        """Raise if it makes no sense."""
         if self.queue is None and self.priority is None and not self.is_anywhere:
             raise filters.BadQuestion("say where to: a queue, a priority, or both")
         if self.queue is not None and (problem := queue_name_problem(filters.checked_text("queue", self.queue))):
@@ -184,18 +120,17 @@ class _Move:
         if self.priority is not None and (isinstance(self.priority, bool) or self.priority not in range(1, 101)):
             raise filters.BadQuestion(f"priority must be a whole number from 1 to 100, not {self.priority!r}")
 
-    def refusal(self, state: TaskState | None) -> Code | None:
-        if state is None:
-            return Code.TASK_NOT_FOUND
-        if state.workflow_id is not None:
-            return Code.TASK_IS_WORKFLOW_TASK
+    def problem(self, state: TaskState) -> tuple[Code, str] | None:
         if state.status is not TaskStatus.PENDING:
-            return Code.TASK_NOT_WAITING
+            return Code.TASK_NOT_WAITING, f"is {state.status.value}: only a waiting task can be moved"
         is_there = self.queue in (None, state.queue_name) and self.priority in (None, state.priority)
-        return Code.TASK_ALREADY_THERE if is_there and not self.is_anywhere else None
+        return (Code.TASK_ALREADY_THERE, "is there already") if is_there and not self.is_anywhere else None
 
-    async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, str]:
-        return dict.fromkeys(await many.change_queue(conn, ids, self.queue, self.priority), "")
+    async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, None]:
+        return dict.fromkeys(await many.change_queue(conn, ids, self.queue, self.priority))
+
+
+_Action: TypeAlias = Cancel | Rerun | _Move
 
 
 async def _act(
@@ -210,24 +145,22 @@ async def _act(
     try:
         wanted = _checked(ids, group, action, most)
     except filters.BadQuestion as problem:
-        return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
+        return Err(no_answer(problem, broker))
     if dry_run:
         return await (_preview(broker, list(ids), action) if ids else _count(broker, wanted, action))
     batches = _given(list(ids)) if ids else _found(broker, wanted)
     run = _Run(broker, action, most)
     try:
         return Ok(await run.all(batches))
-    except _NoAnswer as problem:
-        return Err(replace(problem.error, message=f"{run.so_far}{problem.error.message}"))
     except Exception as problem:
-        message = f"{run.so_far}{broker.config.redact(describe(problem))}"
-        code = tasks.MonitoringErrorCode.DB_OPERATION_FAILED
-        return Err(tasks.MonitoringQueryError(code, message, is_transient(problem)))
+        error = problem.error if isinstance(problem, Refused) else no_answer(problem, broker)
+        return Err(replace(error, message=f"{run.so_far}{error.message}"))
 
 
 def _checked(ids: Sequence[str], group: filters.TaskFilter, action: _Action, most: int) -> filters.TaskFilter:
     """The group, with the states that the action is about; raises if it is not clear which tasks are meant."""
-    action.check()
+    if isinstance(action, _Move):
+        action.check()
     filters.refuse_text("ids", ids)
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST:
         raise filters.BadQuestion(f"most must be a whole number from 1 to {MOST:,}, not {most!r}")
@@ -249,15 +182,15 @@ async def _preview(broker: PostgresBroker, ids: list[str], action: _Action) -> t
     """What would become of the tasks with these ids."""
 
     async def look(conn: Connection) -> bulk.BulkResult:
-        unique = list(dict.fromkeys(ids))
-        states = await many.states(conn, filter(can_exist, unique))
-        refusals = {task_id: action.refusal(states.get(task_id)) for task_id in unique}
-        if isinstance(action, _Rerun):  # a state does not tell that
-            left = [task_id for task_id, refusal in refusals.items() if refusal is None]
-            refusals |= dict.fromkeys(await many.sent_again(conn, left), action.stuck)
+        refusals = await action.refusals(conn, list(dict.fromkeys(ids)))
         changed = [task_id for task_id, refusal in refusals.items() if refusal is None]
+        skipped = _counted(refusals.values())
+        if isinstance(action, Rerun):  # a state does not tell that
+            again = await many.sent_again(conn, changed)
+            changed = [task_id for task_id in changed if task_id not in again]
+            skipped += Counter({action.stuck.value: len(again)})
         examples = await task_queries.summaries(conn, changed[:EXAMPLES])
-        return bulk.BulkResult(True, len(changed), _counted(refusals.values()), examples=examples)
+        return bulk.BulkResult(True, len(changed), dict(skipped), examples=examples)
 
     return await ask(broker, look)
 
@@ -266,7 +199,7 @@ async def _count(
     broker: PostgresBroker, group: filters.TaskFilter, action: _Action
 ) -> tasks.MonitoringResult[bulk.BulkResult]:
     """How many tasks of the group there are. Which of them were sent again before is looked up for the first page."""
-    is_rerun = isinstance(action, _Rerun)
+    is_rerun = isinstance(action, Rerun)
     page = await task_queries.find_tasks(broker, group, limit=filters.MOST if is_rerun else EXAMPLES)
     if isinstance(page, Err):
         return page
@@ -288,14 +221,6 @@ async def _count(
     )
 
 
-class _NoAnswer(Exception):
-    """The tasks of a group could not be looked for."""
-
-    def __init__(self, error: tasks.MonitoringQueryError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
 async def _given(ids: list[str]) -> AsyncIterator[list[str]]:
     unique = list(dict.fromkeys(ids))
     for start in range(0, len(unique), BATCH):
@@ -313,7 +238,7 @@ async def _found(broker: PostgresBroker, group: filters.TaskFilter) -> AsyncIter
                 broker, part, sort_by=sort_by, sort_dir=sort_dir, limit=BATCH, after=after, counted=False
             )
             if isinstance(page, Err):
-                raise _NoAnswer(page.err_value)
+                raise Refused(page.err_value)
             yield [task.task_id for task in page.ok_value.items]
             after = page.ok_value.next_cursor or ""
 
@@ -325,7 +250,7 @@ class _Run:
     broker: PostgresBroker
     action: _Action
     most: int
-    changed: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, Any] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     seen: set[str] = field(default_factory=set)
 
@@ -346,39 +271,22 @@ class _Run:
             is_complete = len(new) <= room
             idle = 0 if len(self.changed) > before else idle + 1
         first = dict(list(self.changed.items())[:MOST_IDS])
-        new_ids = tuple(new_id for new_id in first.values() if new_id)
+        new_ids = tuple(done.task_id for done in first.values() if isinstance(done, TaskRerun))
         return bulk.BulkResult(
             False, len(self.changed), dict(self.skipped), tuple(first), new_ids, is_complete=is_complete
         )
 
     async def _batch(self, ids: list[str]) -> None:
-        left = [task_id for task_id in ids if can_exist(task_id)]
-        self.skipped += Counter({Code.TASK_NOT_FOUND.value: len(ids) - len(left)})
-        if not left:
+        known = [task_id for task_id in ids if can_exist(task_id)]
+        self.skipped += Counter({Code.TASK_NOT_FOUND.value: len(ids) - len(known)})
+        if not known:
             return
         async with self.broker.hub.connection() as conn:
-            for _ in range(self.action.tries):
-                left = await self._try(conn, left) if left else []
-        self.skipped += Counter({self.action.stuck.value: len(left)})
-
-    async def _try(self, conn: Connection, ids: list[str]) -> list[str]:
-        """Change these tasks; return those that could be changed by now, because they have just come back."""
-        refused: list[str] = []
-
-        async def apply(part: Sequence[str]) -> dict[str, str]:
-            return await self.action.apply(conn, part)
-
-        for done in await by_halves(
-            ids, apply, is_refusal=is_about_content, give_up=lambda task_id, problem: refused.append(task_id)
-        ):
-            self.changed |= done
-        self.skipped += Counter({Code.TASK_REFUSED_BY_DATABASE.value: len(refused)})
-        left = [task_id for task_id in ids if task_id not in self.changed and task_id not in refused]
-        states = await many.states(conn, left) if left else {}
-        refusals = {task_id: self.action.refusal(states.get(task_id)) for task_id in left}
-        self.skipped.update(_counted(refusals.values()))
-        return [task_id for task_id, refusal in refusals.items() if refusal is None]
+            action: Action[Any] = self.action
+            done, refused = await act(conn, action, known)
+        self.changed |= done
+        self.skipped += _counted(refused.values())
 
 
-def _counted(refusals: Iterable[Code | None]) -> dict[str, int]:
-    return dict(Counter(refusal.value for refusal in refusals if refusal is not None))
+def _counted(refusals: Iterable[TaskActionError | None]) -> Counter[str]:
+    return Counter(refusal.code.value for refusal in refusals if refusal is not None)

@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from psycopg import errors
 
-from horsies.core.db import Connection, describe, is_transient
+from horsies.core.db import Connection, Refused, as_result, describe, is_transient
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerOperationError
+from horsies.core.models.failures import OperationFailed
 from horsies.core.models.monitoring import cluster, tasks
 from horsies.core.monitoring import filters
 from horsies.core.producer.hub import can_exist
@@ -165,65 +166,62 @@ async def get_worker_history(
     return await ask(broker, look)
 
 
+def no_answer(problem: Exception, broker: PostgresBroker, *_: Any, **__: Any) -> tasks.MonitoringQueryError:
+    """The error value for what was raised."""
+    if isinstance(problem, filters.BadQuestion):
+        return tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem))
+    code, message = tasks.MonitoringErrorCode.DB_OPERATION_FAILED, broker.config.redact(describe(problem))
+    return tasks.MonitoringQueryError(code, message, retryable=is_transient(problem))
+
+
+@as_result(no_answer)
 async def list_active_workers(
     broker: PostgresBroker, *, threshold_seconds: float = 300
-) -> tasks.MonitoringResult[tuple[cluster.ActiveWorkerInfo, ...]]:
+) -> tuple[cluster.ActiveWorkerInfo, ...]:
     """Every registered worker; a worker is stale if its last heartbeat is older than the threshold (R-43)."""
-    try:
-        filters.checked_seconds("threshold_seconds", threshold_seconds)
-    except filters.BadQuestion as problem:
-        return _wrong(problem)
-    listed = await WorkerUtils(broker).list_active_workers(threshold_seconds)
-    return Ok(tuple(listed.value)) if isinstance(listed, Ok) else _failed(listed.error)
+    filters.checked_seconds("threshold_seconds", threshold_seconds)
+    return tuple(_answer(await WorkerUtils(broker).list_active_workers(threshold_seconds)))
 
 
-async def ping(
-    broker: PostgresBroker, *, timeout_seconds: float = 2.0
-) -> tasks.MonitoringResult[cluster.LivenessReport]:
+@as_result(no_answer)
+async def ping(broker: PostgresBroker, *, timeout_seconds: float = 2.0) -> cluster.LivenessReport:
     """Which workers answer in time, and which registered workers do not; it ends early if all have answered."""
-    try:
-        filters.checked_seconds("timeout_seconds", timeout_seconds)
-    except filters.BadQuestion as problem:
-        return _wrong(problem)
-    workers = await list_workers(broker)
-    if not isinstance(workers, Ok):
-        return workers
-    database = await broker.ping_database_async()
-    if not isinstance(database, Ok):
-        return _failed(database.error)
-    known = {worker.worker_id for worker in workers.value}
-    pongs = await broker.ping_workers_async(None, timeout_seconds, max(1, len(known)))
-    if not isinstance(pongs, Ok):
-        return _failed(pongs.error)
-    answers = tuple(
-        cluster.WorkerPingInfo(pong.worker_id, pong.hostname, pong.pid, pong.latency_ms) for pong in pongs.value
-    )
+    filters.checked_seconds("timeout_seconds", timeout_seconds)
+    known = {worker.worker_id for worker in _answer(await list_workers(broker))}
+    database = _answer(await broker.ping_database_async())
+    pongs = _answer(await broker.ping_workers_async(None, timeout_seconds, max(1, len(known))))
+    answers = tuple(cluster.WorkerPingInfo(pong.worker_id, pong.hostname, pong.pid, pong.latency_ms) for pong in pongs)
     silent = sorted(known - {pong.worker_id for pong in answers})
-    return Ok(cluster.LivenessReport(database.value.latency_ms, answers, tuple(silent)))
+    return cluster.LivenessReport(database.latency_ms, answers, tuple(silent))
 
 
+def _answer(result: Ok[T] | Err[BrokerOperationError] | Err[tasks.MonitoringQueryError]) -> T:
+    if isinstance(result, Ok):
+        return result.value
+    error: OperationFailed = result.error
+    if isinstance(error, BrokerOperationError):
+        code = tasks.MonitoringErrorCode.DB_OPERATION_FAILED
+        error = tasks.MonitoringQueryError(code, error.message, retryable=error.retryable)
+    raise Refused(error)
+
+
+@as_result(no_answer)
 async def ask(
     broker: PostgresBroker,
     question: Callable[[Connection], Awaitable[T]],
     *,
     exact: bool = False,
     patience: timedelta | None = None,
-) -> tasks.MonitoringResult[T]:
+) -> T:
     """The answer. All statements of a query see the same moment. With `exact`, they may read all rows, which takes
     longer."""
     patience = patience or (EXACT_PATIENCE if exact else PATIENCE)
     try:
-        return Ok(await broker.bridge.call(partial(_in_transaction, broker, question, exact, patience)))
-    except filters.BadQuestion as problem:
-        return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
+        return await broker.bridge.call(partial(_in_transaction, broker, question, exact, patience))
     except errors.QueryCanceled as problem:
-        message = broker.config.redact(_cancelled(problem, exact, patience))
-        return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.QUERY_TIMEOUT, message, retryable=True))
-    except Exception as problem:
-        message = broker.config.redact(describe(problem))
-        return Err(
-            tasks.MonitoringQueryError(tasks.MonitoringErrorCode.DB_OPERATION_FAILED, message, is_transient(problem))
-        )
+        code, message = tasks.MonitoringErrorCode.QUERY_TIMEOUT, _cancelled(problem, exact, patience)
+        error = tasks.MonitoringQueryError(code, broker.config.redact(message), retryable=True)
+        raise Refused(error) from problem
 
 
 async def _in_transaction(
@@ -242,13 +240,3 @@ def _cancelled(problem: errors.QueryCanceled, exact: bool, patience: timedelta) 
             f"exact numbers took longer than {seconds} s: ask without exact, or for fewer tasks ({describe(problem)})"
         )
     return f"there was no answer within {seconds} s, the server is very slow ({describe(problem)})"
-
-
-def _wrong(problem: filters.BadQuestion) -> Err[tasks.MonitoringQueryError]:
-    return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
-
-
-def _failed(error: BrokerOperationError) -> Err[tasks.MonitoringQueryError]:
-    return Err(
-        tasks.MonitoringQueryError(tasks.MonitoringErrorCode.DB_OPERATION_FAILED, error.message, error.retryable)
-    )

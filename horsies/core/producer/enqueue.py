@@ -236,16 +236,13 @@ async def write(connection: Any, sends: Sequence[Send]) -> list[str]:
 
 def _write_blocking(connection: Any, sends: Sequence[Send]) -> list[str]:
     if isinstance(connection, psycopg.Connection):
-        _check_open(connection)
-        _check_one_phase(connection)
+        _check(connection)
         return run(_framed(connection, sends), lambda statement: _execute(connection, statement))
     if _is(connection, "sqlalchemy.orm", "Session", "scoped_session"):
         connection = connection.connection()
     if not _is(connection, "sqlalchemy.engine", "Connection"):
         raise _wrong(connection)
-    _check_open(connection)
-    _check_driver(connection, "psycopg")
-    _check_one_phase(connection)
+    _check(connection, "psycopg")
     # The statement goes through SQLAlchemy, because its connection must know that it is in a transaction now.
     return run(
         _framed(connection.connection.driver_connection, sends),
@@ -255,8 +252,7 @@ def _write_blocking(connection: Any, sends: Sequence[Send]) -> list[str]:
 
 async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
     if isinstance(connection, psycopg.AsyncConnection):
-        _check_open(connection)
-        _check_one_phase(connection)
+        _check(connection)
         return await run_async(_framed(connection, sends), lambda statement: _execute_async(connection, statement))
     if _is_asyncpg(connection):
         return await _write_asyncpg(connection, sends)
@@ -264,9 +260,7 @@ async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
         connection = await connection.connection()
     if not _is(connection, "sqlalchemy.ext.asyncio", "AsyncConnection"):
         raise _wrong(connection)
-    _check_open(connection)
-    _check_driver(connection, "psycopg", "asyncpg")
-    _check_one_phase(connection.sync_connection)
+    _check(connection, "psycopg", "asyncpg")
     given = _given if connection.dialect.driver == "psycopg" else _given_numbered
 
     async def execute(statement: Statement) -> Rows:
@@ -356,29 +350,21 @@ def _rows(statement: Statement, result: Any) -> Rows:
     return rows
 
 
-def _check_open(connection: Any) -> None:
+def _check(connection: Any, *drivers: str) -> None:
+    """Refuse a connection that is closed, of another driver of SQLAlchemy, or in two phases: a send notifies workers,
+    and PostgreSQL prepares no transaction that has notified. It would say so only at the end, and take everything else
+    with it."""
     if connection.closed:
         raise WrongConnectionError("the connection is closed")
-
-
-def _check_loop(connection: Any) -> None:
-    """A connection of asyncpg belongs to the loop that opened it."""
-    if getattr(connection, "_loop", None) not in (None, asyncio.get_running_loop()):
-        raise WrongConnectionError("the connection belongs to another event loop; send on the loop that opened it")
-
-
-def _check_driver(connection: Any, *drivers: str) -> None:
-    dialect = connection.dialect
-    if dialect.name != "postgresql" or dialect.driver not in drivers:
-        name = f"{dialect.name}+{dialect.driver}"
-        raise WrongConnectionError(f"the connection is one of SQLAlchemy on {name}; {_WANTED} (postgresql+psycopg://)")
-
-
-def _check_one_phase(connection: Any) -> None:
-    """A send notifies workers, and PostgreSQL prepares no transaction that has notified. It would say so only at the
-    end, and take everything else with it."""
-    if _is(connection, "sqlalchemy.engine", "Connection"):
-        is_prepared = _is(connection.get_transaction(), "sqlalchemy.engine", "TwoPhaseTransaction")
+    if drivers:
+        dialect = connection.dialect
+        if dialect.name != "postgresql" or dialect.driver not in drivers:
+            name = f"{dialect.name}+{dialect.driver}"
+            raise WrongConnectionError(
+                f"the connection is one of SQLAlchemy on {name}; {_WANTED} (postgresql+psycopg://)"
+            )
+        transaction = getattr(connection, "sync_connection", connection).get_transaction()
+        is_prepared = _is(transaction, "sqlalchemy.engine", "TwoPhaseTransaction")
     else:
         is_prepared = getattr(connection, "_tpc", None) is not None
     if is_prepared:
@@ -386,6 +372,12 @@ def _check_one_phase(connection: Any) -> None:
             "the connection is in a two-phase transaction, which cannot contain a send: PostgreSQL does not prepare "
             "what notifies; send after its commit, or in an ordinary transaction"
         )
+
+
+def _check_loop(connection: Any) -> None:
+    """A connection of asyncpg belongs to the loop that opened it."""
+    if getattr(connection, "_loop", None) not in (None, asyncio.get_running_loop()):
+        raise WrongConnectionError("the connection belongs to another event loop; send on the loop that opened it")
 
 
 def _wrong(connection: Any) -> WrongConnectionError:
@@ -397,9 +389,11 @@ def _wrong(connection: Any) -> WrongConnectionError:
         or _is(connection, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session", "AsyncConnection")
     ):
         return WrongConnectionError(f"{name} is async: await send_async(), schedule_async() or send_many_async()")
-    if isinstance(connection, psycopg.Connection) or _is(connection, "sqlalchemy.engine", "Connection"):
-        return WrongConnectionError(f"{name} blocks: call send(), schedule() or send_many(), or pass an async one")
-    if _is(connection, "sqlalchemy.orm", "Session", "scoped_session"):
+    if (
+        isinstance(connection, psycopg.Connection)
+        or _is(connection, "sqlalchemy.engine", "Connection")
+        or _is(connection, "sqlalchemy.orm", "Session", "scoped_session")
+    ):
         return WrongConnectionError(f"{name} blocks: call send(), schedule() or send_many(), or pass an async one")
     if any(_is(connection, module, pool) for module, pool in _POOLS):
         return WrongConnectionError(f"{name} is a pool: take a connection from it, and pass that one")

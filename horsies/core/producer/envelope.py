@@ -165,43 +165,25 @@ def payload_for(
 
 def replay(
     task: TaskDefinition[Any, Any], error: TaskSendError, *, scheduled: bool
-) -> Result[tuple[str, TaskSendPayload], TaskSendError]:
-    """The id and payload of a failed send that can be retried, or why it cannot."""
-    if not isinstance(error, TaskSendError) or error.code is not TaskSendErrorCode.ENQUEUE_FAILED:
-        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be retried")
-    payload, task_id = error.payload, error.task_id
-    if error.batch:
-        return refused(task, "retry_send_many is for errors of send_many")
-    if payload is None or task_id is None:
-        return refused(task, "the error has no id and no payload to send again")
-    if payload.task_name != task.task_name:
-        return refused(task, f"the error belongs to task {payload.task_name!r}")
-    if (payload.enqueue_delay_seconds is not None) is not scheduled:
-        return refused(task, "retry_send is for errors of send, retry_schedule for those of schedule")
-    if not is_intact(payload):
-        return Err(_changed(task, task_id, payload))
-    return Ok((task_id, payload))
-
-
-def replay_many(
-    task: TaskDefinition[Any, Any], error: TaskSendError
 ) -> Result[list[tuple[str, TaskSendPayload]], TaskSendError]:
-    """The ids and payloads of a failed `send_many` that can be retried, or why it cannot."""
+    """The ids and payloads of a failed `send`, `schedule` or `send_many` that can be retried, or why it cannot."""
     if not isinstance(error, TaskSendError) or error.code is not TaskSendErrorCode.ENQUEUE_FAILED:
         return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be retried")
-    if not error.batch:
-        return refused(task, "retry_send_many is for errors of send_many; this one has no batch to send again")
-    for task_id, payload in error.batch:
+    again = list(error.batch)
+    if not again and error.task_id is not None and error.payload is not None:
+        again = [(error.task_id, error.payload)]
+    if not again:
+        return refused(task, "the error has no id and no payload to send again")
+    is_schedule = not error.batch and again[0][1].enqueue_delay_seconds is not None
+    if is_schedule is not scheduled:
+        return refused(task, "retry_send is for errors of send and send_many, retry_schedule for those of schedule")
+    for task_id, payload in again:
         if payload.task_name != task.task_name:
             return refused(task, f"the error belongs to task {payload.task_name!r}")
         if not is_intact(payload):
-            return Err(_changed(task, task_id, payload))
-    return Ok(list(error.batch))
-
-
-def _changed(task: TaskDefinition[Any, Any], task_id: str, payload: TaskSendPayload) -> TaskSendError:
-    message = f"task {task.task_name!r}: the payload was changed since it was first sent"
-    return TaskSendError(TaskSendErrorCode.PAYLOAD_MISMATCH, message, task_id=task_id, payload=payload)
+            why = f"task {task.task_name!r}: the payload was changed since it was first sent"
+            return Err(TaskSendError(TaskSendErrorCode.PAYLOAD_MISMATCH, why, task_id=task_id, payload=payload))
+    return Ok(again)
 
 
 def suppressed(task: TaskDefinition[Any, Any]) -> Err[TaskSendError]:

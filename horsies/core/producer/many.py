@@ -1,30 +1,38 @@
-"""Sends with options, and many sends at once. `task.with_options(...)` is a task with a deadline, an idempotency key,
-flags or a connection for its sends; it is immutable and reusable. `collect` turns the calls of a `send_many` into
-payloads: everything is bound, checked and encoded before anything is written, and the first wrong call is the error,
-with its position. `send.py` writes the rows.
+"""How a task is sent: by itself, with options, and many at once. `task.with_options(...)` is a task with a deadline, an
+idempotency key, flags or a connection for its sends; it is immutable and reusable. `collect` turns the calls of a
+`send_many` into payloads: everything is bound, checked and encoded before anything is written, and the first wrong call
+is the error, with its position. `send.py` writes the rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, final
 
 from horsies.core import tracing
-from horsies.core.models.sending import Draft, RetryPolicy
+from horsies.core.models.sending import Draft
 from horsies.core.models.tasks import TaskSendError, TaskSendResult
 from horsies.core.producer import bulk, enqueue, envelope
+from horsies.core.producer.failed_sends import watched
 from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Drafts
-from horsies.core.tasks.definition import NO_OPTIONS, Delay, Flags, SendOptions, TaskDefinition, flags_of, given
-from horsies.core.text import explains_keywords
+from horsies.core.tasks.definition import (
+    NO_OPTIONS,
+    Delay,
+    SendOptionArgs,
+    SendOptions,
+    TaskDefinition,
+    flags_of,
+    given,
+)
+from horsies.core.text import refuse_unknown
 from horsies.core.types import Err, Ok, Result, pause, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.task_decorator import TaskFunction
-    from horsies.core.tasks.definition import CallerConnection
 
 
 P = ParamSpec("P")
@@ -43,13 +51,6 @@ class PreparedTask(Generic[P, T]):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     options: SendOptions
-
-
-def prepared(
-    task: TaskDefinition[P, T], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: SendOptions
-) -> PreparedTask[P, T]:
-    """The call as an immutable value."""
-    return PreparedTask(task, args, MappingProxyType(dict(kwargs)), options)
 
 
 Call: TypeAlias = PreparedTask[P, T] | tuple[Any, ...] | Mapping[str, Any]
@@ -161,77 +162,84 @@ def _at(position: int, task: TaskDefinition[Any, Any], error: TaskSendError) -> 
     return replace(error, message=f"{whose}calls[{position}]: {error.message.removeprefix(whose)}", position=position)
 
 
-class _Unset:
-    """Not given, which is not the same as None."""
+class Sends(Generic[P, T]):
+    """The ways of sending a task, with the options that its sends have."""
 
-
-_UNSET: Final = _Unset()
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSendOptions(Generic[P, T]):
-    """A task with options for its sends."""
+    __slots__ = ()
 
     _task: TaskFunction[P, T]
-    options: SendOptions
+    _send_options: SendOptions
 
-    @explains_keywords
-    def with_options(
-        self,
-        *,
-        good_until: datetime | _Unset | None = _UNSET,
-        idempotency_key: str | _Unset | None = _UNSET,
-        flags: Flags | _Unset | None = _UNSET,
-        connection: CallerConnection | _Unset | None = _UNSET,
-        queue: str | _Unset | None = _UNSET,
-        priority: int | _Unset | None = _UNSET,
-        timeout_ms: int | _Unset | None = _UNSET,
-        retry_policy: RetryPolicy | _Unset | None = _UNSET,
-        eta: datetime | _Unset | None = _UNSET,
-        delay: float | timedelta | _Unset | None = _UNSET,
-        reuse_after_failure: bool | _Unset = _UNSET,
-    ) -> TaskSendOptions[P, T]:
-        """A copy with some options changed; None removes an earlier one."""
-        given = {
-            "good_until": good_until,
-            "idempotency_key": idempotency_key,
-            "flags": flags,
-            "connection": connection,
-            "queue": queue,
-            "priority": priority,
-            "timeout_ms": timeout_ms,
-            "retry_policy": retry_policy,
-            "eta": eta,
-            "delay": delay,
-            "reuse_after_failure": reuse_after_failure,
-        }
-        changed: dict[str, Any] = {name: value for name, value in given.items() if value is not _UNSET}
-        return TaskSendOptions(self._task, replace(self.options, **changed))
+    def with_options(self, **options: Unpack[SendOptionArgs]) -> TaskSendOptions[P, T]:
+        """The task with options for its sends: a deadline, an idempotency key, flags, another queue, priority, time
+        limit or retry policy, the time when it is due, or your connection. With a connection of psycopg, SQLAlchemy or
+        asyncpg, the task becomes part of your transaction. None removes an option that was set before."""
+        refuse_unknown("with_options", options, SendOptionArgs.__optional_keys__)
+        return TaskSendOptions(self._task, replace(self._send_options, **options))
 
     async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """Enqueue the task."""
-        return await self._task.dispatch(self.options, None, args, kwargs)
+        """Enqueue the task. A `good_until=` among the arguments is its deadline, if the function has no such
+        parameter."""
+        return await self._dispatch(None, args, kwargs)
 
     send = run_sync(send_async)
 
     async def send_or_raise_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
         """Enqueue the task, or raise `TaskSendFailed`."""
-        return (await self._task.dispatch(self.options, None, args, kwargs)).unwrap()
+        return (await self._dispatch(None, args, kwargs)).unwrap()
 
     send_or_raise = run_sync(send_or_raise_async)
 
     async def schedule_async(self, delay: Delay, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """Enqueue the task to run after `delay`: seconds, a `timedelta`, or the `datetime` at which it is due."""
-        return await self._task.dispatch(self.options, given(delay), args, kwargs)
+        return await self._dispatch(given(delay), args, kwargs)
 
     schedule = run_sync(schedule_async)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask[P, T]:
         """A call with these options, for `send_many`."""
-        return prepared(self._task, args, kwargs, self.options)
+        return PreparedTask(self._task, args, MappingProxyType(dict(kwargs)), self._send_options)
 
     async def send_many_async(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
-        """Enqueue a task for each call, all or none. Options of a prepared call override these options."""
-        return await self._task.dispatch_many(self.options, calls)
+        """Enqueue a task for each call, all or none; the handles are in the same order. A call is a tuple of positional
+        arguments, a dict of keyword arguments, or a `prepare(...)`, which a type checker can check and whose options
+        override these."""
+        return watched(self._task.task_name, await self._write_many(calls))
 
     send_many = run_sync(send_many_async)
+
+    async def _dispatch(
+        self, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> TaskSendResult[TaskHandle[T]]:
+        """Build the payload and write it."""
+        task, options, sent_at = self._task, self._send_options, datetime.now(UTC)
+        if task.app.sends_suppressed:
+            return envelope.suppressed(task)
+        payload = envelope.build(task, args, kwargs, options, sent_at, delay)
+        if isinstance(payload, Err):
+            return watched(task.task_name, payload)
+        sent = await task.app.sender.send(payload.value, task, connection=options.connection)
+        return watched(task.task_name, sent) if isinstance(sent, Err) else sent
+
+    async def _write_many(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Build all payloads and write them together; nothing is committed before all are known to be right."""
+        task, options, sent_at = self._task, self._send_options, datetime.now(UTC)
+        if task.app.sends_suppressed:
+            return envelope.suppressed(task)
+        stream = task.app.sender.stream(sent_at) if may_begin(calls, options) else None
+        try:
+            batch = await collect(task, calls, options, sent_at, stream)
+            if isinstance(batch, Err):
+                return batch
+            return await task.app.sender.send_many(batch.value, task, connection=options.connection, stream=stream)
+        finally:
+            if stream is not None:
+                stream.drop()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSendOptions(Sends[P, T]):
+    """A task with options for its sends."""
+
+    _task: TaskFunction[P, T]
+    _send_options: SendOptions

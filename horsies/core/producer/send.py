@@ -190,7 +190,7 @@ class Sender:
         """Write all rows, or none. All of them are in the stream, if there is one."""
         if not sends:
             return Ok([])
-        with tracing.sending_many(sends[0].payload, len(sends)) as span:
+        with tracing.sending(sends[0].payload, None, len(sends)) as span:
             sends = _traced(sends, span.trace)
             return self._handles(task, await self._send_all(sends, task, connection, stream), span)
 
@@ -229,7 +229,7 @@ class Sender:
         return _accepted(await self._broker.bridge.ask_async(_submit(send)))
 
     def _handle(
-        self, task: TaskDefinition[Any, T], written: Written, span: tracing.Spanning
+        self, task: TaskDefinition[Any, T], written: Written, span: tracing.Span
     ) -> models.TaskSendResult[TaskHandle[T]]:
         if isinstance(written, Err):
             span.failed(written.error.code)
@@ -237,7 +237,7 @@ class Sender:
         return Ok(TaskHandle(written.value[0], self._broker, task.codec.result))
 
     def _handles(
-        self, task: TaskDefinition[Any, T], written: Written, span: tracing.Spanning
+        self, task: TaskDefinition[Any, T], written: Written, span: tracing.Span
     ) -> models.TaskSendResult[list[TaskHandle[T]]]:
         if isinstance(written, Err):
             span.failed(written.error.code)
@@ -288,7 +288,9 @@ def failure(send: Send, problem: BaseException) -> models.TaskSendError:
     """Why one send was not written; with its id and payload."""
     code, why, cause = _judged(problem)
     message = f"task {send.payload.task_name!r}: {why}"
-    return models.TaskSendError(code, message, _may_pass(code, problem), send.task_id, send.payload, cause)
+    return models.TaskSendError(
+        code, message, send.task_id, send.payload, retryable=_may_pass(code, problem), exception=cause
+    )
 
 
 def failure_of_many(sends: Sequence[Send], problem: BaseException) -> models.TaskSendError:
@@ -299,7 +301,7 @@ def failure_of_many(sends: Sequence[Send], problem: BaseException) -> models.Tas
     return models.TaskSendError(
         code,
         f"task {sends[0].payload.task_name!r}: {where}{why}",
-        _may_pass(code, problem),
+        retryable=_may_pass(code, problem),
         exception=cause,
         position=position,
         batch=tuple((send.task_id, send.payload) for send in sends) if code.is_retryable else (),

@@ -8,14 +8,13 @@ method is written once, async, and runs on the broker's bridge; its blocking twi
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from horsies.core.db import Bridge, Connection, facts_of, is_about_content, on_bridge
+from horsies.core.db import Bridge, Connection, as_result, facts_of, is_about_content, on_bridge
 from horsies.core.errors import HorsiesError
 from horsies.core.models.schedule import IntervalSchedule, TaskSchedule
 from horsies.core.models.schedule import config as models
@@ -24,7 +23,7 @@ from horsies.core.producer.send import TaskHandle
 from horsies.core.scheduler import calendar, payloads, plan
 from horsies.core.store import schedules as store
 from horsies.core.store import sends
-from horsies.core.types import Err, Ok, run_sync
+from horsies.core.types import Ok, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -50,26 +49,17 @@ class Refused(Exception):
         return cls(models.ScheduleErrorCode.INVALID_SCHEDULE, message, found)
 
 
-def _as_result(
-    method: Callable[Concatenate[Schedules, P], Awaitable[T]],
-) -> Callable[Concatenate[Schedules, P], Coroutine[Any, Any, models.ScheduleResult[T]]]:
-    @wraps(method)
-    async def safe(self: Schedules, /, *args: P.args, **kwargs: P.kwargs) -> models.ScheduleResult[T]:
-        try:
-            return Ok(await method(self, *args, **kwargs))
-        except Refused as refusal:
-            return Err(models.ScheduleError(refusal.code, str(refusal), _name_in(args), errors=refusal.errors))
-        except Exception as problem:
-            return _failed(problem, _name_in(args))
-
-    return safe
-
-
-def _failed(problem: BaseException, name: str | None = None) -> Err[models.ScheduleError]:
+def _failed(problem: Exception, _schedules: Schedules, *args: Any, **_: Any) -> models.ScheduleError:
+    name = _name_in(args)
+    if isinstance(problem, Refused):
+        return models.ScheduleError(problem.code, str(problem), name, problem.errors)
     code, facts = models.ScheduleErrorCode.DB_OPERATION_FAILED, facts_of(problem)
     if is_about_content(facts["exception"]):  # a name or arguments that it cannot store
         code = models.ScheduleErrorCode.INVALID_SCHEDULE
-    return Err(models.ScheduleError(code, name=name, **facts))
+    return models.ScheduleError(code, name=name, **facts)
+
+
+_as_result = as_result(_failed)
 
 
 class Schedules:

@@ -14,7 +14,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from types import UnionType
 from typing import (
@@ -25,6 +25,7 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeAlias,
+    TypedDict,
     TypeVar,
     Union,
     get_args,
@@ -257,6 +258,22 @@ def _wrong(fn: Callable[..., Any], text: str, code: ErrorCode, help_text: str | 
     return TaskDefinitionError(f"task function {name} {text}", code=code, location=location, help_text=help_text)
 
 
+class SendOptionArgs(TypedDict, total=False):
+    """The options of `with_options`; None is the same as not given."""
+
+    good_until: datetime | None
+    idempotency_key: str | None
+    flags: Flags | None
+    connection: CallerConnection | None
+    queue: str | None
+    priority: int | None
+    timeout_ms: int | None
+    retry_policy: RetryPolicy | None
+    eta: datetime | None
+    delay: float | timedelta | None
+    reuse_after_failure: bool
+
+
 @dataclass(frozen=True, slots=True)
 class SendOptions:
     """What one send does differently from the definition of its task, its deadline and idempotency key, and the
@@ -279,13 +296,13 @@ class SendOptions:
         flags."""
         if others is NO_OPTIONS or others is self:
             return self
-        missing = {name: getattr(others, name) for name in _DEFAULTED if getattr(self, name) is None}
-        flags = flags_of(others.flags) | flags_of(self.flags) if self.flags is not None else others.flags
+        missing = {each.name: getattr(others, each.name) for each in fields(self) if getattr(self, each.name) is None}
+        if self.flags is not None:
+            missing["flags"] = flags_of(others.flags) | flags_of(self.flags)
         reuse = self.reuse_after_failure or (others.reuse_after_failure and self.idempotency_key is not None)
-        return replace(self, flags=flags, reuse_after_failure=reuse, **missing)
+        return replace(self, reuse_after_failure=reuse, **missing)
 
 
-_DEFAULTED = ("good_until", "queue", "priority", "timeout_ms", "retry_policy", "eta", "delay")
 NO_OPTIONS: Final = SendOptions()
 
 

@@ -3,13 +3,17 @@ decode the arguments → call → check the returned value → serialize.
 
 Every failure on the way becomes an error result; only `StopTask` (the child was told to stop this task) and, for async
 tasks, cancellation pass through. They do not if the function has ended and only hooks are stopped: its result is kept.
+
+`run` and `run_async` are written twice, because every task pays for them. All that only some tasks need is async, and
+`now` runs it for a `def` task.
 """
 
 import inspect
 import logging
 from asyncio import CancelledError
-from contextlib import AsyncExitStack, ExitStack
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from horsies.core import errors, exception_mapper, tracing
 from horsies.core.codec.arguments import CONTEXT
@@ -26,6 +30,8 @@ log = logging.getLogger("horsies.task")
 AnyTask: TypeAlias = TaskDefinition[Any, Any]
 
 AnyResult: TypeAlias = models.TaskResult[Any, models.TaskError]
+
+T = TypeVar("T")
 
 _MAX_MESSAGE_CHARS = 4_000
 
@@ -50,7 +56,7 @@ def run(task: AnyTask, args_json: str | None, kwargs_json: str | None, this: Run
         if task.codec.signature.context_kind is not None:
             args, kwargs = task.codec.signature.with_context(args, kwargs, this.context)
         if task.hooks.exist:
-            return _run_hooked(task, this, args, kwargs)
+            return now(_run_hooked(task, this, args, kwargs))
     try:
         outcome = task.fn(*args, **kwargs)
     except StopTask:
@@ -71,7 +77,7 @@ async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | Non
         if task.codec.signature.context_kind is not None:
             args, kwargs = task.codec.signature.with_context(args, kwargs, this.context)
         if task.hooks.exist:
-            return await _run_hooked_async(task, this, args, kwargs)
+            return await _run_hooked(task, this, args, kwargs)
     try:
         outcome = await task.fn(*args, **kwargs)
     except (StopTask, CancelledError):
@@ -81,76 +87,56 @@ async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | Non
     return _report(task, outcome)
 
 
-def _run_hooked(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
+async def _run_hooked(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
     """The same with the app's hooks around the function. A stop that comes after its end loses no result (X-05)."""
     report: Report | None = None
-    stack = ExitStack()
-    try:
-        with stack:
-            task.hooks.surround(stack, this.context)
-            outcome = _call_inside(task, this, args, kwargs)
-            report, result = _ended(task, outcome)
-            task.hooks.leave(this.context, result)
-    except StopTask:
-        stack.close()  # the stop may have come just when the stack began to leave them
-        if (report := report or kept(this)) is None:
-            raise
-    return report
+    was_stopped = False
+    stack = AsyncExitStack()
 
+    async def after(_kind: Any, error: BaseException | None, _trace: Any) -> None:
+        nonlocal report
+        if this.outcome is not None and error is this.outcome.error and not was_stopped:
+            report, result = _ended(task, this.outcome)
+            await task.hooks.leave(this.context, result)
 
-def _call_inside(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
-    """Call the function inside the context managers of the app."""
-    stack = ExitStack()
     try:
-        with stack:
-            task.hooks.enter(stack, this.context)
+        async with stack:
+            await task.hooks.surround(stack, this.context)
+            stack.push_async_exit(after)
+            await task.hooks.enter(stack, this.context)
             try:
-                this.outcome = Outcome(task.fn(*args, **kwargs))
-            except StopTask:
+                value = task.fn(*args, **kwargs)
+                this.outcome = Outcome(await value if task.is_async else value)
+            except _stops(task):
                 raise
             except BaseException as exc:
                 this.outcome = Outcome(None, exc)
                 raise
-    except StopTask:
-        stack.close()  # as above
-        raise
     except BaseException:
+        was_stopped = True  # unless it is the error of the function, and everything has been left
+        await stack.aclose()  # the stop may have come just when the stack began to leave them
         if this.outcome is None:
             raise
-    return this.outcome
+    assert this.outcome is not None
+    return report or _ended(task, this.outcome)[0]
 
 
-async def _run_hooked_async(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
-    report: Report | None = None
-    try:
-        async with AsyncExitStack() as stack:
-            await task.hooks.surround_async(stack, this.context)
-            outcome = await _call_inside_async(task, this, args, kwargs)
-            report, result = _ended(task, outcome)
-            await task.hooks.leave_async(this.context, result)
-    except (StopTask, CancelledError):
-        if (report := report or kept(this)) is None:
-            raise
-    return report
+def _stops(task: AnyTask) -> tuple[type[BaseException], ...]:
+    """What ends a task from outside, and is not an error of its function."""
+    return (StopTask, CancelledError) if task.is_async else (StopTask,)
 
 
-async def _call_inside_async(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
-    try:
-        async with AsyncExitStack() as stack:
-            await task.hooks.enter_async(stack, this.context)
-            try:
-                this.outcome = Outcome(await task.fn(*args, **kwargs))
-            except (StopTask, CancelledError):
-                raise
-            except BaseException as exc:
-                this.outcome = Outcome(None, exc)
-                raise
-    except (StopTask, CancelledError):
-        raise
-    except BaseException:
-        if this.outcome is None:
-            raise
-    return this.outcome
+def now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run it to its end at once; it waits for nothing, because its task is a `def`."""
+    done: list[T] = []
+
+    async def run_it() -> None:
+        done.append(await coroutine)
+
+    # Not `send` with its StopIteration: a stop in the handler of an exception would leave that exception behind.
+    for _ in run_it().__await__():
+        raise RuntimeError("a `def` task waits for something")
+    return done[0]
 
 
 def kept(this: Run) -> Report | None:
@@ -185,47 +171,27 @@ def _unhandled(task: AnyTask, exc: BaseException) -> models.TaskError:
     return error_of_exception(task, exc)
 
 
-def run_traced(
+async def run_traced(
     task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes, this: Run | None = None
 ) -> Report:
-    """The same as `run`, inside a span; `about` is what the span says about the task."""
+    """The same as `run` and `run_async`, inside a span; `about` is what the span says about the task."""
     with tracing.running(task.task_name, about) as span:
-        report = run(task, args_json, kwargs_json, this)
+        given = task, args_json, kwargs_json, this
+        report = await run_async(*given) if task.is_async else run(*given)
         if not report.ok:
             span.failed(report.error_code)
         return report
 
 
-async def run_traced_async(
-    task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes, this: Run | None = None
-) -> Report:
-    """The same as `run_async`, inside a span; `about` is what the span says about the task."""
-    with tracing.running(task.task_name, about) as span:
-        report = await run_async(task, args_json, kwargs_json, this)
-        if not report.ok:
-            span.failed(report.error_code)
-        return report
-
-
-def call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyResult:
+async def call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyResult:
     """Run the function in this process: exceptions become error results, the value is checked, and nothing is
     stored."""
     args, kwargs = _with_context(task, args, kwargs)
     try:
         outcome = task.fn(*args, **kwargs)
-    except StopTask:
-        raise
-    except BaseException as exc:
-        return models.TaskResult(err=error_of_exception(task, exc))
-    return _checked(task, outcome)
-
-
-async def call_async(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyResult:
-    """The same as `call`, for an `async def` task."""
-    args, kwargs = _with_context(task, args, kwargs)
-    try:
-        outcome = await task.fn(*args, **kwargs)
-    except (StopTask, CancelledError):
+        if task.is_async:
+            outcome = await outcome
+    except _stops(task):
         raise
     except BaseException as exc:
         return models.TaskResult(err=error_of_exception(task, exc))

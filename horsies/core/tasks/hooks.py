@@ -3,7 +3,7 @@
 Hooks run in the child, in the context of the task. A hook that raises is logged, and changes nothing about the task or
 its result; so is one that is stopped after the function of the task has ended. Hooks that are `async def` (or async
 context managers) are for `async def` tasks only, because nothing else has a loop to run them on; the others are for all
-tasks.
+tasks. For a `def` task nothing below waits for anything, so it runs to its end at the first step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     AsyncExitStack,
-    ExitStack,
     asynccontextmanager,
     contextmanager,
     suppress,
@@ -63,41 +62,25 @@ class TaskHooks:
         self.outermost.append(_makes_managers(hook))
         self.exist = True
 
-    def surround(self, stack: ExitStack, ctx: AnyContext) -> None:
-        """What is around a `def` task and all of its hooks. What was entered is left with the stack."""
-        _enter_all(stack, self.outermost, ctx)
+    async def surround(self, stack: AsyncExitStack, ctx: AnyContext) -> None:
+        """What is around a task and all of its hooks. What was entered is left with the stack."""
+        for hook in self.outermost:
+            await _enter(stack, hook, ctx)
 
-    def enter(self, stack: ExitStack, ctx: AnyContext) -> None:
-        """Everything else that comes before a `def` task."""
+    async def enter(self, stack: AsyncExitStack, ctx: AnyContext) -> None:
+        """Everything else that comes before a task."""
         for hook in self.before:
-            _call(hook, ctx)
-        _enter_all(stack, self.around, ctx)
+            await _call(hook, ctx)
+        for hook in self.around:
+            await _enter(stack, hook, ctx)
 
-    def leave(self, ctx: AnyContext, result: AnyResult) -> None:
-        """Everything that comes after a `def` task."""
+    async def leave(self, ctx: AnyContext, result: AnyResult) -> None:
+        """Everything that comes after a task, when its context managers have been left."""
         for hook in self.after:
-            _call(hook, ctx, result)
+            await _call(hook, ctx, result)
         if result.err is not None:
             for hook in self.failed:
-                _call(hook, ctx, result.err)
-
-    async def surround_async(self, stack: AsyncExitStack, ctx: AnyContext) -> None:
-        """The same around an `async def` task."""
-        await _enter_all_async(stack, self.outermost, ctx)
-
-    async def enter_async(self, stack: AsyncExitStack, ctx: AnyContext) -> None:
-        """The same before an `async def` task."""
-        for hook in self.before:
-            await _call_async(hook, ctx)
-        await _enter_all_async(stack, self.around, ctx)
-
-    async def leave_async(self, ctx: AnyContext, result: AnyResult) -> None:
-        """The same after an `async def` task."""
-        for hook in self.after:
-            await _call_async(hook, ctx, result)
-        if result.err is not None:
-            for hook in self.failed:
-                await _call_async(hook, ctx, result.err)
+                await _call(hook, ctx, result.err)
 
 
 class TakesHooks:
@@ -153,21 +136,13 @@ def _problem(fn: Any, *, is_around: bool) -> tuple[str, str] | None:
     return None
 
 
-def _call(hook: Callable[..., Any], *args: Any, or_else: Any = None) -> Any:
-    """What the hook returns, or the alternative if it raises."""
-    if inspect.iscoroutinefunction(hook):
-        return or_else  # for async tasks only
+async def _call(hook: Callable[..., Any], ctx: AnyContext, *more: Any) -> None:
+    is_async = isinstance(ctx, AsyncTaskContext)
+    if inspect.iscoroutinefunction(hook) and not is_async:
+        return
     try:
-        return hook(*args)
-    except BaseException as problem:
-        _tell(hook, problem)
-        return or_else
-
-
-async def _call_async(hook: Callable[..., Any], *args: Any) -> None:
-    try:
-        answer = hook(*args)
-        if inspect.isawaitable(answer):
+        answer = hook(ctx, *more)
+        if is_async and inspect.isawaitable(answer):
             await answer
     except BaseException as problem:
         _tell(hook, problem)
@@ -180,50 +155,20 @@ def _makes_managers(hook: Callable[..., Any]) -> Callable[..., Any]:
     return asynccontextmanager(hook) if inspect.isasyncgenfunction(hook) else hook
 
 
-def _enter_all(stack: ExitStack, hooks: list[Callable[..., Any]], ctx: AnyContext) -> None:
-    for hook in hooks:
-        manager = _call(hook, ctx, or_else=_FAILED)
-        if _has(manager, "__enter__"):
-            _enter(stack, hook, manager)
-        elif manager is not _FAILED and not _has(manager, "__aenter__"):
-            _tell_useless(hook, manager)
-
-
-async def _enter_all_async(stack: AsyncExitStack, hooks: list[Callable[..., Any]], ctx: AnyContext) -> None:
-    for hook in hooks:
-        manager = _call(hook, ctx, or_else=_FAILED)
-        if _has(manager, "__aenter__"):
-            await _enter_async(stack, hook, manager)
+async def _enter(stack: AsyncExitStack, hook: Callable[..., Any], ctx: AnyContext) -> None:
+    """Enter the context manager of a hook, and let the stack leave it."""
+    try:
+        manager = hook(ctx)
+        if isinstance(ctx, AsyncTaskContext) and _has(manager, "__aenter__"):
+            await manager.__aenter__()
+            end = manager.__aexit__
         elif _has(manager, "__enter__"):
-            _enter(stack, hook, manager)
-        elif manager is not _FAILED:
-            _tell_useless(hook, manager)
-
-
-def _enter(stack: ExitStack | AsyncExitStack, hook: Callable[..., Any], manager: AbstractContextManager[Any]) -> None:
-    try:
-        manager.__enter__()
-    except BaseException as problem:
-        _tell(hook, problem)
-        return
-
-    def leave(kind: Any, error: Any, trace: Any) -> bool:
-        kind, error, trace = _end_of_function(kind, error, trace)
-        try:
-            manager.__exit__(kind, error, trace)
-        except BaseException as problem:
-            if problem is not error:
-                _tell(hook, problem)
-        return False  # the outcome of the task is its own
-
-    stack.push(leave)
-
-
-async def _enter_async(
-    stack: AsyncExitStack, hook: Callable[..., Any], manager: AbstractAsyncContextManager[Any]
-) -> None:
-    try:
-        await manager.__aenter__()
+            manager.__enter__()
+            end = manager.__exit__
+        else:
+            if not _has(manager, "__aenter__"):  # that is for async tasks only
+                _tell_useless(hook, manager)
+            return
     except BaseException as problem:
         _tell(hook, problem)
         return
@@ -231,11 +176,13 @@ async def _enter_async(
     async def leave(kind: Any, error: Any, trace: Any) -> bool:
         kind, error, trace = _end_of_function(kind, error, trace)
         try:
-            await manager.__aexit__(kind, error, trace)
+            answer = end(kind, error, trace)
+            if inspect.isawaitable(answer):
+                await answer
         except BaseException as problem:
             if problem is not error:
                 _tell(hook, problem)
-        return False
+        return False  # the outcome of the task is its own
 
     stack.push_async_exit(leave)
 

@@ -18,12 +18,12 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 
 from horsies.core.codec.shapes import ResultCodec
-from horsies.core.db import BridgeError, describe, facts_of, is_known
+from horsies.core.db import BridgeError, as_result, describe, facts_of, is_known
 from horsies.core.errors import HorsiesError
 from horsies.core.models import tasks
 from horsies.core.models.workflow import registry
 from horsies.core.models.workflow.nodes import TaskNode
-from horsies.core.models.workflow.results import HandleErrorCode, HandleOperationError, HandleResult, WorkflowTaskInfo
+from horsies.core.models.workflow.results import HandleErrorCode, HandleOperationError, WorkflowTaskInfo
 from horsies.core.producer.hub import can_exist
 from horsies.core.producer.waiter import (
     AnyResult,
@@ -37,7 +37,7 @@ from horsies.core.producer.waiter import (
 from horsies.core.store import workflow_reads
 from horsies.core.store.workflow_reads import NodeRow, NoSuchWorkflow, StoredNode, WorkflowEnded, WorkflowRow
 from horsies.core.tasks.definition import TaskDefinition
-from horsies.core.types import Err, Ok, WorkflowStatus, WorkflowTaskStatus, run_sync
+from horsies.core.types import Ok, WorkflowStatus, WorkflowTaskStatus, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import KnowsTasks, PostgresBroker
@@ -75,14 +75,12 @@ class WorkflowFamily(NamedTuple):
     nodes: list[NodeRow]
 
 
+@as_result(lambda problem, _broker, workflow_id, _operation: operation_error(workflow_id, problem))
 async def run_async(
     broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
-) -> HandleResult[T]:
+) -> T:
     """The answer for a caller on any loop."""
-    try:
-        return Ok(await broker.bridge.call(partial(_checked, broker, workflow_id, operation)))
-    except Exception as problem:
-        return Err(operation_error(workflow_id, problem))
+    return await broker.bridge.call(partial(_checked, broker, workflow_id, operation))
 
 
 run = run_sync(run_async)
@@ -101,7 +99,7 @@ def operation_error(workflow_id: str, problem: Exception) -> HandleOperationErro
     match problem:
         case NoSuchWorkflow():
             code, message = HandleErrorCode.WORKFLOW_NOT_FOUND, f"there is no workflow {workflow_id}"
-            return HandleOperationError(code, message, False, workflow_id)
+            return HandleOperationError(code, message, workflow_id)
         case BridgeError():
             code = HandleErrorCode.LOOP_RUNNER_FAILED
         case _ if is_known(problem):

@@ -116,7 +116,7 @@ class _Call:
     ) -> results.WorkflowStartError:
         text = f"workflow {name!r}: {message}"
         return results.WorkflowStartError(
-            code, text, retryable, name, self.workflow_id, cause, sent_at=self.sent_at, good_until=self.good_until
+            code, text, name, self.workflow_id, self.sent_at, self.good_until, retryable=retryable, exception=cause
         )
 
 
@@ -144,7 +144,7 @@ class _Start(Generic[OutT]):
             return self._told(await tried(write, self._explain, RESEND_PAUSES if resend else ()), span)
 
     def _told(
-        self, written: Result[None, results.WorkflowStartError], span: tracing.Spanning
+        self, written: Result[None, results.WorkflowStartError], span: tracing.Span
     ) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
         if isinstance(written, Err):
             span.failed(written.error.code)

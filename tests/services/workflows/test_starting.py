@@ -236,7 +236,7 @@ async def test_f82_a_failed_start_is_tried_again_under_its_id(tasks: Tasks, hand
 async def test_f82_a_start_that_had_landed_unseen_is_not_written_again(tasks: Tasks, hand: Hand) -> None:
     handle = tasks.chain().start().unwrap()
     before = await hand.everything()
-    unseen = WorkflowStartError(ENQUEUE, "the answer was lost", True, "chain", handle.workflow_id)
+    unseen = WorkflowStartError(ENQUEUE, "the answer was lost", "chain", handle.workflow_id, retryable=True)
     changed = tasks.chain(definition_key="chain 2")
     for retried in (tasks.chain().retry_start(unseen), await changed.retry_start_async(unseen)):
         assert retried.unwrap().workflow_id == handle.workflow_id, "contents are not compared"
@@ -246,12 +246,8 @@ async def test_f82_a_start_that_had_landed_unseen_is_not_written_again(tasks: Ta
 async def test_f82_only_enqueue_failed_of_the_same_workflow_is_tried_again(tasks: Tasks, hand: Hand) -> None:
     spec, workflow_id = tasks.chain(), str(uuid.uuid4())
     wrong: list[Any] = [
-        *(
-            WorkflowStartError(code, "", False, "chain", workflow_id)
-            for code in WorkflowStartErrorCode
-            if code is not ENQUEUE
-        ),
-        WorkflowStartError(ENQUEUE, "", True, "another", workflow_id),
+        *(WorkflowStartError(code, "", "chain", workflow_id) for code in WorkflowStartErrorCode if code is not ENQUEUE),
+        WorkflowStartError(ENQUEUE, "", "another", workflow_id, retryable=True),
         None,
         "no",
     ]

@@ -25,7 +25,9 @@ class Hand:
         return self.time
 
 
-AWAY: MonitoringResult[int] = Err(MonitoringQueryError(MonitoringErrorCode.DB_OPERATION_FAILED, "refused", True))
+AWAY: MonitoringResult[int] = Err(
+    MonitoringQueryError(MonitoringErrorCode.DB_OPERATION_FAILED, "refused", retryable=True)
+)
 
 
 async def answering(value: int) -> MonitoringResult[int]:

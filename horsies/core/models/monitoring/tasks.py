@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from pydantic_core import to_jsonable_python
 
 from horsies.core.models import codes, tasks
+from horsies.core.models.failures import OperationFailed
 from horsies.core.models.notes import TaskProgress
 from horsies.core.types import Err, Ok, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
@@ -33,12 +34,10 @@ class MonitoringErrorCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MonitoringQueryError:
+class MonitoringQueryError(OperationFailed):
     """A query without an answer; `retryable` if the same query may succeed a moment later."""
 
     code: MonitoringErrorCode
-    message: str
-    retryable: bool = False
 
 
 MonitoringResult: TypeAlias = Ok[T] | Err[MonitoringQueryError]

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field
 
 from horsies.core.errors import HorsiesError, SourceLocation
 from horsies.core.models.base import Violation
+from horsies.core.models.failures import OperationFailed
 from horsies.core.models.schedule import cron, patterns
 from horsies.core.types import Err, Ok
 
@@ -105,15 +106,12 @@ class ScheduleErrorCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleError:
+class ScheduleError(OperationFailed):
     """A change that was not made; `errors` are the mistakes in an invalid schedule."""
 
     code: ScheduleErrorCode
-    message: str
     name: str | None = None
-    retryable: bool = False
     errors: tuple[HorsiesError, ...] = ()
-    exception: BaseException | None = None
 
 
 ScheduleResult: TypeAlias = Ok[T] | Err[ScheduleError]

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from horsies.core.models.failures import OperationFailed
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.types import Err, Ok, WorkflowTaskStatus
 
@@ -37,16 +38,13 @@ class WorkflowStartErrorCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkflowStartError:
+class WorkflowStartError(OperationFailed):
     """A start that was not made, as far as is known. With ENQUEUE_FAILED, `retry_start` tries again under the same id,
     with the same `sent_at` and deadline."""
 
     code: WorkflowStartErrorCode
-    message: str
-    retryable: bool
     workflow_name: str
     workflow_id: str
-    exception: BaseException | None = None
     sent_at: datetime | None = None
     good_until: datetime | None = None
 
@@ -58,7 +56,7 @@ def no_broker(workflow_name: str, workflow_id: str | None) -> Err[WorkflowStartE
     """The error for starting a spec without an app."""
     message = f"workflow {workflow_name!r}: the spec has no broker; make it with app.workflow(...) or a build(app)"
     code = WorkflowStartErrorCode.BROKER_NOT_CONFIGURED
-    return Err(WorkflowStartError(code, message, False, workflow_name, workflow_id or str(uuid.uuid4())))
+    return Err(WorkflowStartError(code, message, workflow_name, workflow_id or str(uuid.uuid4())))
 
 
 class HandleErrorCode(StrEnum):
@@ -71,14 +69,11 @@ class HandleErrorCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HandleOperationError:
+class HandleOperationError(OperationFailed):
     """An operation on a workflow that was not made, as far as is known."""
 
     code: HandleErrorCode
-    message: str
-    retryable: bool
     workflow_id: str
-    exception: BaseException | None = None
 
 
 HandleResult: TypeAlias = Ok[T] | Err[HandleOperationError]
