@@ -5,7 +5,7 @@ name is imported from its module at its first use. The names are in `_public.py`
 """
 
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ def names_of(listing: str) -> dict[str, str]:
         found.update(names_of(module) if names == ("*",) else dict.fromkeys(names, module))
         return SimpleNamespace(__all__=(), **dict.fromkeys(names))
 
-    code = find_spec(listing).loader.get_code(listing)  # type: ignore[union-attr]
+    # Without the hooks of other programs, such as pytest's, whose loaders do not give the code away.
+    spec = PathFinder.find_spec(listing, __path__)  # noqa: F405
+    code = spec.loader.get_code(listing)  # type: ignore[union-attr]
     exec(code, {"__builtins__": {"__import__": note}})
     return found
 

@@ -16,9 +16,11 @@ from pydantic import BaseModel
 import horsies
 import pytest_horsies
 from horsies import monitoring
+from horsies.core.models.notes import TaskProgress
 from horsies.core.models.task_pg import Base
 from horsies.core.models.tasks import BuiltInTaskCode
 from horsies.core.task_decorator import TaskFunction
+from horsies.core.tasks.definition import SendOptionArgs
 from horsies.testing.kit import AppTesting
 from horsies.testing.sent import SentTasks
 from tests.architecture.test_documents import OPTION, PAGES
@@ -54,12 +56,14 @@ def parameters(thing: Any) -> set[str]:
     """What a call takes by name."""
     if inspect.isclass(thing) and issubclass(thing, BaseModel):
         return set(thing.model_fields)
+    if thing is TaskFunction.with_options:
+        return set(SendOptionArgs.__optional_keys__)
     return set(inspect.signature(thing).parameters)
 
 
 def words() -> set[str]:
     """Every name that may stand alone in a cell, as `timeout_ms` or `PENDING`."""
-    public = [getattr(horsies, name) for name in horsies.__all__]
+    public = [TaskProgress, *(getattr(horsies, name) for name in horsies.__all__)]
     attributes = {name for thing in public for name in (*dir(thing), *getattr(thing, "__annotations__", ()))}
     calls = (horsies.Horsies.task, horsies.TaskNode, TaskFunction.with_options)
     taken = set().union(*map(parameters, calls))

@@ -71,7 +71,7 @@ def test_m01_every_form_of_locator_finds_the_app(project: Path, locator: str) ->
 @pytest.mark.parametrize(
     ("locator", "code", "hint"),
     [
-        ("empty", "HRS-206", "apps below this directory: "),
+        ("empty", "HRS-206", "name the module that contains"),
         ("two", "HRS-206", "app, other"),
         ("store.shop.py", "HRS-207", "store.shop or store/shop.py"),
         ("nothere", "HRS-206", "nothere"),
