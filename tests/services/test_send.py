@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core import task_decorator
 from horsies.core.app import Horsies
 from horsies.core.models.tasks import RetryPolicy, TaskError, TaskResult, TaskSendError, TaskSendErrorCode
 from horsies.core.producer import enqueue as enqueue_module
-from horsies.core.producer import send
+from horsies.core.producer import many, send
 from horsies.core.producer.envelope import enqueue_sha, with_sha
 from tests.app_support import Add, an_app, define_add
 from tests.factories import count_tasks, task_row
@@ -123,7 +122,7 @@ async def test_t44_a_wrong_clock_neither_delays_nor_hastens(
         def now(cls, tz: Any = None) -> Any:
             return datetime.now(tz) + wrong_by
 
-    monkeypatch.setattr(task_decorator, "datetime", WrongClock)
+    monkeypatch.setattr(many, "datetime", WrongClock)
     monkeypatch.setattr(enqueue_module, "datetime", WrongClock)
     handle = add.schedule(60, 1).unwrap()
     assert 59 < await seconds_until_due(db, handle.task_id) <= 60
