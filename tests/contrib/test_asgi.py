@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-import asyncpg
 import psycopg
 import pytest
 from anyio.to_thread import current_default_thread_limiter
@@ -264,35 +263,6 @@ async def test_x22_a_session_that_was_closed_for_good_is_refused(app: Horsies, d
     assert app.testing.sent.one(add).arguments["a"] == 1
 
 
-def test_x22_a_pool_of_asyncpg_in_starlette(app: Horsies, database_url: str) -> None:
-    add = define_add(app)
-
-    @asynccontextmanager
-    async def own(server: Any) -> AsyncIterator[dict[str, Any]]:
-        async with asyncpg.create_pool(database_url, min_size=1) as pool:
-            yield {"pool": pool}
-
-    async def place(request: Request) -> Response:
-        async with request.state.pool.acquire() as conn, conn.transaction():
-            tasks = Transactional(conn)
-            await conn.execute("INSERT INTO orders VALUES ('book')")
-            with pytest.raises(KeyError):
-                async with conn.transaction():  # a savepoint
-                    await tasks(add).send_or_raise_async(1)
-                    raise KeyError
-            await tasks(add).send_or_raise_async(2)
-            if request.query_params:
-                raise HTTPException(409, "sold out")
-        late = await tasks(add).send_async(3)
-        return JSONResponse(late.err_value.message)
-
-    api = Starlette(routes=[Route("/", place, methods=["POST"])], lifespan=lifespan(app, inner=own))
-    with TestClient(api) as client:
-        assert "released to its pool" in client.post("/").json()
-        assert client.post("/?fails").status_code == 409
-    assert app.testing.sent.one(add).arguments["a"] == 2
-
-
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 async def test_x22_a_savepoint_of_the_session_is_respected(app: Horsies, database_url: str, driver: str) -> None:
     add = define_add(app)
@@ -399,19 +369,6 @@ def test_x21_a_dashboard_needs_a_policy_and_a_path(app: Horsies) -> None:
             mount_dashboard(FastAPI(), app, path, auth_policy=ViewOnly())
     with pytest.raises(ConfigurationError, match="on the application that the server runs, not on APIRouter"):
         mount_dashboard(APIRouter(), app, auth_policy=ViewOnly())  # type: ignore[arg-type]
-
-
-async def test_x22_a_session_on_asyncpg_of_another_loop_is_refused(app: Horsies, database_url: str) -> None:
-    add = define_add(app)
-    engine = create_async_engine(database_url.replace("postgresql://", "postgresql+asyncpg://"))
-    async with AsyncSession(engine) as session, session.begin():
-        await session.execute(text("SELECT 1"))
-        elsewhere = Transactional(session)(add).send_async(1)
-        refused = await asyncio.to_thread(asyncio.run, elsewhere)
-        assert refused.err_value.code == "VALIDATION_FAILED" and "another event loop" in refused.err_value.message
-        await Transactional(session)(add).send_or_raise_async(2)
-    await engine.dispose()
-    assert app.testing.sent.one(add).arguments["a"] == 2
 
 
 def test_x21_nothing_of_it_is_imported_before_it_is_used() -> None:

@@ -45,48 +45,6 @@ def test_the_console_script_is_the_same_as_the_module(project: Path) -> None:
     assert said == run("--version", cwd=project).stdout == f"horsies {version('horsies-pg')}\n"
 
 
-def test_without_a_command_it_shows_its_help(project: Path) -> None:
-    shown = run(cwd=project)
-    assert shown.returncode == 0
-    for command in ("worker", "check", "init-db", "send", "demo"):
-        assert f"\n  {command} " in shown.stdout
-
-
-def test_m11_a_command_line_that_makes_no_sense_is_an_error_in_one_look(project: Path) -> None:
-    refused = run("worker", "shop", "--processes", "many", cwd=project)
-    assert refused.returncode == 1
-    assert refused.stderr.startswith("error[HRS-206]: Invalid value for '--processes'")
-    assert "Traceback" not in refused.stderr
-    assert refused.stdout == ""
-
-
-@pytest.mark.parametrize(
-    "locator", ["shop:app", "shop", "shop.py:app", "shop.py", "store.shop:app", "store/shop.py", "two:app"]
-)
-def test_m01_every_form_of_locator_finds_the_app(project: Path, locator: str) -> None:
-    checked = run("check", locator, cwd=project)
-    assert (checked.returncode, checked.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("locator", "code", "hint"),
-    [
-        ("empty", "HRS-206", "name the module that contains"),
-        ("two", "HRS-206", "app, other"),
-        ("store.shop.py", "HRS-207", "store.shop or store/shop.py"),
-        ("nothere", "HRS-206", "nothere"),
-        ("nothere.py", "HRS-206", "nothere.py"),
-        ("shop:nothing", "HRS-207", "app"),
-    ],
-)
-def test_m01_a_locator_that_finds_none_says_why(project: Path, locator: str, code: str, hint: str) -> None:
-    refused = run("check", locator, cwd=project)
-    assert refused.returncode == 1
-    assert refused.stderr.startswith(f"error[{code}]: ")
-    assert hint in refused.stderr
-    assert "Traceback" not in refused.stderr
-
-
 @pytest.mark.parametrize("command", [("worker",), ("init-db",), ("send", "x")])
 def test_m01_all_commands_find_their_app_alike(project: Path, command: tuple[str, ...]) -> None:
     name, *rest = command

@@ -20,7 +20,7 @@ import yaml
 from sqlalchemy import Engine
 
 from tests.e2e.cli_support import Started, environment
-from tests.e2e.page_support import ROOT, defines, imported, run, said_beside
+from tests.e2e.page_support import ROOT, defines, imported, run
 from tests.e2e.test_getting_started import free_port
 
 pytestmark = pytest.mark.e2e
@@ -176,23 +176,3 @@ ALSO: dict[str, Callable[[Kitchen, dict[str, Any]], None]] = {
     "Health and metrics for Kubernetes": probes_of_the_manifest,
     "Workdays at 6:30 in Berlin": next_runs_are_listed,
 }
-
-
-def test_there_are_recipes_and_each_says_what_why_and_what_comes_out() -> None:
-    assert len(RECIPES) >= 20
-    assert set(ALSO) <= {recipe.title for recipe in RECIPES}
-    for recipe in RECIPES:
-        assert re.match(r"\s*[A-Z].+\n", recipe.text), f"{recipe.title}: which problem?"
-        assert "*Why it works:*" in recipe.text, recipe.title
-        codes = [code for kind, code in recipe.blocks if kind == "python"]
-        assert any(said_beside(code) for code in codes), f"{recipe.title}: what comes out?"
-        for code in codes:
-            assert len(said_beside(code)) == code.count("print("), f"a print without its output in:\n{code}"
-
-
-def test_recipes_are_numbered_and_listed() -> None:
-    headings = re.findall(r"^## ((\d+)\. .*)$", PAGE, re.MULTILINE)
-    assert [int(number) for _, number in headings] == list(range(1, len(headings) + 1))
-    slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading, _ in headings]
-    listed = re.findall(r"\(#([^)]+)\)", PAGE.partition("\n## ")[0])
-    assert listed == slugs

@@ -145,15 +145,6 @@ def test_x31_after_a_kill_nothing_is_left_the_next_start_finds_the_data_and_a_se
         stop_server(shop.directory / ".horsies/postgres")
 
 
-@pytest.mark.slow("starts all programs of horsies dev again")
-def test_x31_what_comes_before_must_succeed(shop: Shop) -> None:
-    shop.edit('before = ["echo first"]', 'before = ["sh -c \'exit 3\'", "echo never"]', "pyproject.toml")
-    done = run("dev", cwd=shop.directory, DATABASE_URL=shop.url)
-    assert done.returncode == 1
-    assert "nothing is started, because sh ended with exit code 3" in done.stderr
-    assert "serving" not in done.stderr and "| never" not in done.stderr
-
-
 def test_x31_without_an_app_it_says_how_to_name_one(tmp_path: Path) -> None:
     done = run("dev", cwd=tmp_path)
     assert done.returncode == 1

@@ -20,7 +20,6 @@ import psycopg
 import pytest
 
 from horsies.dev.new import Template, create
-from tests.deploy.command_lines import parsed, spoken_of
 from tests.e2e.cli_support import Started, environment, run
 from tests.support import eventually_sync
 
@@ -186,24 +185,3 @@ def test_x32_the_files_of_the_page_are_those_that_horsies_new_writes(tmp_path: P
     create(tmp_path / "shop", Template.MINIMAL)
     assert len(shown) == 2
     assert shown == {name: (tmp_path / "shop" / name).read_text() for name in shown}
-
-
-def test_what_the_page_says_about_production_is_there() -> None:
-    lines = [line for block in typed(PRODUCTION) for line in block]
-    units = {path.name for path in (ROOT / "deploy/systemd").glob("*.service")}
-    enabled = next(line for line in lines if line.startswith("systemctl enable")).split()[3:]
-    assert {f"{re.sub('@.*', '@', name)}.service" for name in enabled} == units
-    named = [word for line in lines for word in line.split() if word.startswith("deploy/")]
-    assert named and all(list(ROOT.glob(word)) for word in named)
-    text = "".join((ROOT / "deploy/systemd" / unit).read_text() for unit in units)
-    for place in ("/opt/horsies/app", "/opt/horsies/venv/bin/", "/etc/horsies/horsies.env"):
-        assert place in text and place in PRODUCTION
-    ports = set(re.findall(r"127\.0\.0\.1:(\d+)", PRODUCTION))
-    assert ports == {"9462", "9463", "9464", "9465"}
-
-
-def test_the_commands_of_the_page_are_understood() -> None:
-    lines = spoken_of(PAGE)
-    assert len(lines) >= 12
-    for words in lines:
-        parsed(words)

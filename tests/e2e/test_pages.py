@@ -44,7 +44,6 @@ ELSEWHERE = {
     "testing": "tests/testing/test_pages.py",
     "other-languages": "tests/e2e/test_other_languages_page.py",
 }
-OTHERS = {"Celery", "Procrastinate"}
 
 # What the page speaks of without showing it.
 MORE = {
@@ -132,10 +131,3 @@ def test_every_page_with_code_is_run() -> None:
     with_code = {page for page in PAGES if blocks(page)}
     assert with_code == {*SERVED, *UNSERVED, *ELSEWHERE} & with_code
     assert all((ROOT / test).is_file() for test in ELSEWHERE.values())
-
-
-def test_what_others_do_is_at_least_python() -> None:
-    shown = [code for page in PAGES for title, code in blocks(page) if title in OTHERS]
-    assert len(shown) >= 6
-    for code in shown:
-        compile(code, "<page>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -14,9 +14,8 @@ from psycopg import AsyncConnection
 
 from horsies.core import embedded
 from horsies.core.scheduler.plan import slot_task_id
-from tests.e2e.cli_support import Started, run
+from tests.e2e.cli_support import Started
 from tests.e2e.test_wrong_clock import host
-from tests.network_support import network
 from tests.scheduler_support import HANGS, LOCATOR, Schedules, as_json, check_once, make_app, schedule
 from tests.support import eventually
 from tests.worker_support import ROOT
@@ -111,19 +110,6 @@ async def test_s32_d62_a_scheduler_that_is_frozen_in_the_middle_loses_what_it_ho
             assert [await asyncio.to_thread(one.stop) for one in (frozen, other)] == [0, 0]
 
 
-def test_s04_s40_m21_it_refuses_to_start_with_everything_that_is_wrong(tmp_path: Path) -> None:
-    bad = as_json(
-        {"name": "a", "task_name": "tock"},
-        {"name": "b", "kwargs": {"nmber": 1}},
-        {"name": "c", "queue_name": "other"},
-        {"name": "d", "task_name": "report", "enabled": False},
-    )
-    ended = run("scheduler", LOCATOR, cwd=tmp_path, SCHEDULES=bad, PYTHONPATH=str(ROOT))
-    assert ended.returncode == 1
-    for text in ("HRS-300", "HRS-205", "'tock'", "nmber", "QueueMode.CUSTOM", "'d'"):
-        assert text in ended.stderr, ended.stderr
-
-
 async def test_s43_the_clock_of_the_host_has_no_effect(database_url: str, rows: Schedules, tmp_path: Path) -> None:
     """One is a day ahead, the other a day behind, each with schedules of its own: what is due by the clock of the
     database is sent, and nothing else."""
@@ -188,19 +174,6 @@ async def outlives_an_outage(url: str, rows: Schedules, stop: Act, start: Act) -
     state = await rows.state()
     slots = {slot_task_id("s", state["last_run_at"] - n * SECOND) for n in range(state["run_count"])}
     assert {task["id"] for task in await rows.sent()} == slots, "each slot of the outage as well"
-
-
-@pytest.mark.slow("waits out timeouts of the database")
-async def test_s40_w60_it_waits_for_a_database_that_cannot_be_reached(database_url: str) -> None:
-    async with network(database_url) as line:
-
-        async def cut() -> None:
-            line.cut()
-
-        async def mend() -> None:
-            line.mend()
-
-        await outlives_an_outage(line.url, Schedules(database_url), cut, mend)
 
 
 @pytest.mark.slow("waits out timeouts of the database")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from pathlib import Path
 
 import psutil
@@ -28,24 +27,6 @@ def test_warm_and_cold_say_and_return_the_same(
     monkeypatch.setenv(warm_start.COLD_VARIABLE, "1")
     cold = warm_start.run(args, cwd=tmp_path, env=environment(), timeout=60)
     assert (warm.returncode, warm.stdout, warm.stderr) == (cold.returncode, cold.stdout, cold.stderr)
-
-
-def test_it_gets_its_own_directory_and_variables_and_its_end_is_known(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import os, sys, time\n"
-        "print(os.getcwd(), os.environ['COLOR'], 'HOME' in os.environ, os.getpid() == os.getsid(0), flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    process = warm_start.start(
-        ("check", "mine"), cwd=tmp_path, env={"COLOR": "bay", **_of_the_interpreter()}, stdout=subprocess.PIPE
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"{tmp_path} bay False True\n"
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.05)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(30) == -signal.SIGKILL and process.poll() == -signal.SIGKILL
 
 
 CHILD = """
@@ -78,7 +59,3 @@ async def test_a_warm_fork_server_is_as_a_cold_one(
         child.sock.close()
         child.close_outbox()
     assert capfd.readouterr().out == f"{tmp_path} bay True ''\n"
-
-
-def _of_the_interpreter() -> dict[str, str]:
-    return warm_start._for_the_interpreter(environment())

@@ -111,7 +111,7 @@ async def test_threads_that_never_end_do_not_keep_the_worker(basic: Any) -> None
 
 
 @pytest.mark.parametrize("args", ["[1", '["one", 2]', "[1]", "[1, 2, 3]", "{}", '[1, 2]" OR 1=1', "null"])
-async def test_t105_a_row_edited_by_hand_fails_alone(shared: Any, shared_rows: Rows, args: str) -> None:
+async def test_t106_a_row_edited_by_hand_fails_alone(shared: Any, shared_rows: Rows, args: str) -> None:
     await shared_rows.all(
         "INSERT INTO horsies_tasks (id, task_name, args)"
         " VALUES ('bad', 'add', %s), ('good', 'add', '[1, 2]') RETURNING id",

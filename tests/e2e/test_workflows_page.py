@@ -3,7 +3,6 @@ other blocks run against it, and what they print is what the comments beside the
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib.util
 import io
@@ -72,9 +71,3 @@ def test_the_page_does_what_it_says(page: ModuleType) -> None:
         with contextlib.redirect_stdout(said):
             exec(compile(block, f"<block {number} of workflows.md>", "exec"), vars(page))
         assert said.getvalue().splitlines() == expected, block
-
-
-def test_every_code_of_f90_is_on_the_page() -> None:
-    named = set(re.findall(r"HRS-\d{3}", PAGE.partition("## Mistakes")[2]))
-    assert {f"HRS-{number:03}" for number in range(1, 33)} <= named
-    assert all(ast.parse(block) for block in BLOCKS)

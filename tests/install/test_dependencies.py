@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.architecture.source import modules
-from tests.install.pins import project, requirements_of
+from tests.install.pins import requirements_of
 
 # The extra that a module needs, by the longest prefix of its name. All others have the dependencies alone.
 EXTRAS = {
@@ -64,11 +64,3 @@ def extra_of(name: str) -> str | None:
 @cache
 def declared(extras: tuple[str, ...]) -> set[str]:
     return {canonicalize_name(Requirement(text).name) for text in requirements_of(*extras)}
-
-
-def test_the_tables_above_are_about_what_there_is() -> None:
-    imported = {(name, one.module.partition(".")[0]) for name, module in modules().items() for one in module.imports}
-    assert [prefix for prefix in EXTRAS if not any(name.startswith(prefix) for name in modules())] == []
-    assert {*OPTIONAL, *OF_THE_USER} <= imported
-    assert set(PART_OF) <= {top for _, top in imported}
-    assert {*EXTRAS.values(), *OPTIONAL.values()} <= set(project()["optional-dependencies"])

@@ -14,9 +14,7 @@ import pytest
 
 from horsies.core.schema.install import OLDEST_SERVER
 from tests.architecture.source import texts
-from tests.install.pins import ROOT
 from tests.versions import binaries, server
-from tests.versions.__main__ import OWN_SERVER, TESTS
 
 CLAIM = re.compile(r"PostgreSQL (\d+)(?: to |–)(\d+)")
 
@@ -30,10 +28,6 @@ def test_o30_every_claim_is_what_is_checked_and_run() -> None:
     }  # fmt: skip
     assert claims
     assert {claim: range_ for claim, range_ in claims.items() if range_ != (run[0], run[-1])} == {}
-
-
-def test_o30_the_tests_of_all_versions_exist() -> None:
-    assert [name for name in (*TESTS, *OWN_SERVER) if not (ROOT / name).exists()] == []
 
 
 def test_o30_an_archive_that_is_not_the_pinned_one_is_refused_and_forgotten(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -14,10 +15,12 @@ from horsies.core.app import Horsies
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
+from horsies.core.embedded import ensure_running, stop
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.worker.launcher import Launcher
 from tests import emptied
 from tests.app_support import Add, an_app, define_add
+from tests.embedded_support import SETTINGS, place_for_a_server
 from tests.services.children import Child, descendants, end_children, is_alive, start_child
 from tests.support import eventually
 
@@ -98,3 +101,27 @@ async def clean_pool(module_url: str) -> AsyncIterator[Pool]:
     pool = make_pool(PostgresConfig(database_url=module_url), min_size=1, max_size=2, options=BY_INDEX)
     yield pool
     await pool.close()
+
+
+@pytest.fixture(scope="module")
+def initialized() -> Iterator[Path]:
+    """A directory with an embedded database, for all tests of a module but those about making one."""
+    with place_for_a_server() as directory:
+        ensure_running(directory, settings=SETTINGS)
+        yield directory
+
+
+@pytest.fixture
+def path(initialized: Path) -> Iterator[Path]:
+    """That directory, at rest."""
+    stop(initialized)
+    (initialized / "settings.json").write_text('{"fsync": "off"}')
+    yield initialized
+    stop(initialized)
+
+
+@pytest.fixture
+def new_path() -> Iterator[Path]:
+    """Where an embedded database can be created."""
+    with place_for_a_server() as directory:
+        yield directory / "db"

@@ -15,22 +15,14 @@ from psycopg import AsyncConnection
 from horsies import AppConfig, Horsies, PostgresConfig, WorkerStateSnapshot
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.db import facts_of
-from horsies.core.models.broker import BrokerErrorCode
-from horsies.core.models.tasks import TaskResult
 from horsies.core.types.status import TaskStatus
 from tests.conftest import fresh_database
 from tests.factories import given_attempt, given_task, given_worker_state
 from tests.services.test_broker import answering_workers
-from tests.services.test_pool import refusing_port
 
 NEWEST = datetime(2030, 1, 1, tzinfo=UTC)
 OF_APPS = ["ping_database", "ping_workers", "list_worker_states", "get_worker_state", "get_worker_state_history"]
 OF_BROKERS = ["get_stale_tasks", "mark_stale_tasks_as_failed", "requeue_stale_claimed", "get_expired_tasks"]
-ARGUMENTS: dict[str, list[Any]] = {
-    "get_worker_state": ["w1"],
-    "get_worker_state_history": ["w1"],
-    "ping_workers": [None, 0.05],
-}
 
 
 async def fill(url: str) -> None:
@@ -143,30 +135,10 @@ async def test_m40_task_info_holds_what_may_be_large_only_when_asked(app: Horsie
     assert plain is not None and (plain.result, plain.failed_reason, plain.attempts) == (None, None, None)
 
 
-async def test_m40_a_result_is_a_task_result_and_no_broker_result(app: Horsies) -> None:
-    broker = app.get_broker()
-    for result in (broker.get_result("t", 10_000), await broker.get_result_async("t", 10_000)):
-        assert isinstance(result, TaskResult) and result.err_value.error_code == "NO"
-
-
 @pytest.mark.parametrize("name", [*OF_BROKERS, "get_worker_stats"])
 async def test_m40_broker_methods_answer_with_a_result_and_have_awaiting_forms(app: Horsies, name: str) -> None:
     answer = await getattr(app.get_broker(), name)()
     assert answer.is_ok() and answer.unwrap() in ([], 0)
-
-
-@pytest.mark.parametrize("name", OF_APPS)
-async def test_m41_a_database_that_is_away_is_a_value(name: str) -> None:
-    config = PostgresConfig(database_url=f"postgresql://u:p@127.0.0.1:{refusing_port()}/x")
-    app = Horsies(AppConfig(broker=config))
-    try:
-        error = (await getattr(app, f"{name}_async")(*ARGUMENTS.get(name, []))).unwrap_err()
-        assert error.retryable and error.code in (
-            BrokerErrorCode.SCHEMA_INIT_FAILED,
-            BrokerErrorCode.DB_OPERATION_FAILED,
-        )
-    finally:
-        app.get_broker().close()
 
 
 @pytest.mark.parametrize("name", OF_APPS)

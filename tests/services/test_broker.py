@@ -34,7 +34,7 @@ from horsies.core.store import tasks
 from horsies.core.store.tasks import Claimant, ClaimOrder
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
-from tests.factories import count_tasks, end_task, given_attempt, given_task, given_worker_state, task_row
+from tests.factories import count_tasks, end_task, given_attempt, given_task, task_row
 from tests.services.test_pool import refusing_port
 from tests.services.test_waiter import sessions
 from tests.support import eventually
@@ -75,13 +75,6 @@ def test_t14a_numbers_that_postgresql_cannot_take_are_refused_before_a_statement
         assert "a threshold must be a duration" in broker.get_stale_tasks_sync(minutes).unwrap_err().message
     assert broker.get_worker_state_history("nobody", limit=10**30).unwrap() == []
     assert broker.enqueue("anything", priority=1, delay=315_360_000).is_ok()
-
-
-async def test_t12_simultaneous_first_uses_do_not_collide(empty_database_url: str) -> None:
-    with contextlib.ExitStack() as stack:
-        brokers = [stack.enter_context(a_broker(empty_database_url)) for _ in range(4)]
-        uses = [broker.enqueue_async("anything") for broker in brokers for _ in range(3)]
-        assert all(sent.is_ok() for sent in await asyncio.gather(*uses))
 
 
 async def test_t12_a_producer_does_not_change_the_notify_mode(database_url: str, db: AsyncConnection) -> None:
@@ -245,15 +238,6 @@ async def test_t63_info_describes_the_row(broker: PostgresBroker, db: AsyncConne
         assert (info.result, info.failed_reason, info.attempts) == (None, None, None)
 
 
-async def test_t63_what_may_be_large_comes_on_request(broker: PostgresBroker, db: AsyncConnection) -> None:
-    task_id = await given_task(db, status=TaskStatus.COMPLETED, result='{"ok": 1}', failed_reason="earlier crash")
-    info = broker.get_task_info(
-        task_id, include_result=True, include_failed_reason=True, include_attempts=True
-    ).unwrap()
-    assert info is not None
-    assert (info.result, info.failed_reason, info.attempts) == (TaskResult(ok=1), "earlier crash", [])
-
-
 async def test_t63_attempts_come_newest_first(broker: PostgresBroker, db: AsyncConnection) -> None:
     handle: TaskHandle[Any] = TaskHandle(await given_task(db), broker)
     for number, outcome in enumerate(("FAILED", "WORKER_FAILURE", "COMPLETED"), start=1):
@@ -269,10 +253,6 @@ async def test_t63_attempts_come_newest_first(broker: PostgresBroker, db: AsyncC
         2,
         handle.task_id,
     )
-
-
-async def test_t63_info_of_a_row_that_is_not_there_is_none(broker: PostgresBroker) -> None:
-    assert broker.get_task_info("nobody").unwrap() is None
 
 
 async def test_t63_an_unreadable_result_is_an_error_result(broker: PostgresBroker, db: AsyncConnection) -> None:
@@ -355,11 +335,6 @@ async def test_m48_a_database_that_is_away_is_a_value() -> None:
         assert "Connection refused" in error.message
 
 
-async def test_m41_the_database_answers_a_ping(broker: PostgresBroker) -> None:
-    assert broker.ping_database().unwrap().latency_ms > 0
-    assert (await broker.ping_database_async()).unwrap().latency_ms > 0
-
-
 @contextlib.asynccontextmanager
 async def answering_workers(url: str, *names: str) -> AsyncIterator[None]:
     """Somebody who answers pings as these workers would, amid noise that must be ignored."""
@@ -390,38 +365,8 @@ async def answering_workers(url: str, *names: str) -> AsyncIterator[None]:
         await asyncio.gather(answering, return_exceptions=True)
 
 
-async def test_m41_workers_answer_a_ping(broker: PostgresBroker, database_url: str) -> None:
-    async with answering_workers(database_url, "w1", "w2"):
-        pongs = (await broker.ping_workers_async(timeout_seconds=30, min_responses=2)).unwrap()
-        assert [(pong.worker_id, pong.hostname, pong.pid) for pong in pongs] == [("w1", "h", 7), ("w2", "h", 7)]
-        assert all(pong.latency_ms > 0 for pong in pongs)
-        one = await asyncio.to_thread(broker.ping_workers, "w2", 30)
-        assert [pong.worker_id for pong in one.unwrap()] == ["w2"]
-        everyone = (await broker.ping_workers_async(timeout_seconds=1)).unwrap()
-        assert [pong.worker_id for pong in everyone] == ["w1", "w2"]
-
-
 async def test_m41_no_worker_is_an_empty_answer(broker: PostgresBroker) -> None:
     assert broker.ping_workers(timeout_seconds=0.05).unwrap() == []
-
-
-async def test_m41_worker_states(broker: PostgresBroker, db: AsyncConnection) -> None:
-    newest = datetime(2030, 1, 1, tzinfo=UTC)
-    for worker in ("w1", "w2"):
-        for age in range(3):
-            await given_worker_state(db, worker, snapshot_at=newest - timedelta(minutes=age), tasks_running=age)
-    states = broker.list_worker_states().unwrap()
-    assert [(state.worker_id, state.tasks_running) for state in states] == [("w1", 0), ("w2", 0)]
-    assert (states[0].queues, states[0].queue_priorities, states[0].snapshot_at) == (
-        ["default"],
-        {"default": 100},
-        newest,
-    )
-    state = (await broker.get_worker_state_async("w2")).unwrap()
-    assert state is not None and (state.worker_id, state.snapshot_at) == ("w2", newest)
-    assert broker.get_worker_state("w3").unwrap() is None
-    assert [s.tasks_running for s in broker.get_worker_state_history("w1").unwrap()] == [0, 1, 2]
-    assert [s.tasks_running for s in broker.get_worker_state_history("w1", limit=2).unwrap()] == [0, 1]
 
 
 async def test_m40_worker_stats_count_what_runs_where(broker: PostgresBroker, db: AsyncConnection) -> None:

@@ -27,7 +27,6 @@ from tests.embedded_support import (
     is_written,
     keeper,
     kill,
-    place_for_a_server,
     postmaster,
     postmasters,
     query,
@@ -36,31 +35,6 @@ from tests.embedded_support import (
     write_down,
 )
 from tests.support import eventually_sync
-
-LEAVE_HARD = USER + "os._exit(7)\n"
-
-
-@pytest.fixture(scope="module")
-def initialized() -> Iterator[Path]:
-    """A directory with a database, for all tests but those about making one."""
-    with place_for_a_server() as directory:
-        ensure_running(directory, settings=SETTINGS)
-        yield directory
-
-
-@pytest.fixture
-def path(initialized: Path) -> Iterator[Path]:
-    """That directory, at rest."""
-    stop(initialized)
-    (initialized / "settings.json").write_text('{"fsync": "off"}')
-    yield initialized
-    stop(initialized)
-
-
-@pytest.fixture
-def new_path() -> Iterator[Path]:
-    with place_for_a_server() as directory:
-        yield directory / "db"
 
 
 def test_the_url_leads_to_a_private_server_with_safe_defaults(new_path: Path) -> None:
@@ -192,14 +166,6 @@ def test_the_server_stops_when_its_last_user_is_killed(path: Path) -> None:
         url_told_to(user)
         assert postmasters(path) != []
         kill(user.pid)
-    eventually_sync(lambda: postmasters(path) == [])
-
-
-@pytest.mark.slow("one more way for a server to end or to start")
-def test_the_server_stops_when_its_last_user_exits_hard(path: Path) -> None:
-    with user_of(path, LEAVE_HARD) as user:
-        assert url_told_to(user)
-        assert finish(user) == 7
     eventually_sync(lambda: postmasters(path) == [])
 
 

@@ -8,7 +8,6 @@ import pwd
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,34 +25,10 @@ from tests.embedded_support import (
     is_written,
     needs_root,
     nobodys_python,
-    place_for_a_server,
     postmasters,
     write_down,
 )
 from tests.support import eventually_sync
-
-
-@pytest.fixture(scope="module")
-def initialized() -> Iterator[Path]:
-    """A directory with a database, for all tests but those about making one."""
-    with place_for_a_server() as directory:
-        ensure_running(directory, settings=SETTINGS)
-        yield directory
-
-
-@pytest.fixture
-def path(initialized: Path) -> Iterator[Path]:
-    """That directory, at rest."""
-    stop(initialized)
-    (initialized / "settings.json").write_text('{"fsync": "off"}')
-    yield initialized
-    stop(initialized)
-
-
-@pytest.fixture
-def new_path() -> Iterator[Path]:
-    with place_for_a_server() as directory:
-        yield directory / "db"
 
 
 @pytest.mark.slow("creates another database server")

@@ -121,7 +121,7 @@ async def test_s37_another_pattern_moves_the_next_run_and_says_so(
     await check_once(make_app(database_url, schedule()))
     await rows.move(await rows.hour(5))
     await rows.all("UPDATE horsies_schedule_state SET run_count = 5 RETURNING 1")
-    other = schedule(pattern=HourlySchedule(minute=59, second=59))
+    other = schedule(pattern=HourlySchedule(minute=59, second=59), catch_up_missed=True)
     await check_once(make_app(database_url, other))
     state = await rows.state()
     assert state["next_run_at"] > await rows.hour() and state["next_run_at"].minute == 59

@@ -269,20 +269,6 @@ async def test_t54_an_answer_that_is_lost_costs_no_task_and_doubles_none(
             await app.get_broker().close_async()
 
 
-async def test_t54_a_resent_batch_whose_answer_was_lost_is_recognised(database_url: str, db: AsyncConnection) -> None:
-    async with network(database_url) as between:
-        with an_app(between.url, resend_on_transient_err=True) as app:
-            add = define_add(app)
-            (await add.send_async(0, 0)).unwrap()
-            cut = between.cut_at("COMMIT", is_heard=True)
-            sending = asyncio.create_task(add.send_many_async([(n, n) for n in range(MANY)]))
-            await asyncio.wait_for(cut.wait(), PATIENCE_S)
-            between.mend()
-            assert len({handle.task_id for handle in (await sending).unwrap()}) == MANY
-            await app.get_broker().close_async()
-    assert await count_tasks(db) == MANY + 1
-
-
 async def test_t57_keys_among_thousands_are_judged_as_ever(add: Add, db: AsyncConnection) -> None:
     known = add.with_options(idempotency_key="a").send(1).unwrap()
     calls: list[Any] = [(n, n) for n in range(MANY)]
@@ -290,18 +276,6 @@ async def test_t57_keys_among_thousands_are_judged_as_ever(add: Add, db: AsyncCo
     handles = add.send_many(calls).unwrap()
     assert handles[MANY // 2].task_id == known.task_id
     assert await count_tasks(db) == MANY
-
-
-async def test_d60_each_of_thousands_is_notified_of_on_both_channels(add: Add, db: AsyncConnection) -> None:
-    add.send(0, 0).unwrap()
-    await db.execute("LISTEN task_new")
-    await db.execute("LISTEN task_queue_default")
-    ids = [handle.task_id for handle in add.send_many([(n, n) for n in range(MANY)]).unwrap()]
-    heard: dict[str, list[str]] = {"task_new": [], "task_queue_default": []}
-    async for notification in db.notifies(timeout=PATIENCE_S, stop_after=2 * MANY):
-        heard[notification.channel].append(notification.payload)
-    assert heard == {"task_new": ids, "task_queue_default": ids}
-    assert [n async for n in db.notifies(timeout=0.2)] == []
 
 
 async def test_t10_echo_logs_the_copy_and_none_of_its_rows(database_url: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -195,15 +195,6 @@ async def test_t48_one_that_the_database_refuses_means_that_none_is_written(add:
     assert [row[1] for row in await rows_in_order(db)] == [f"[{n},0]" for n in range(SEVERAL_STATEMENTS)]
 
 
-async def test_t48_an_unreachable_database_is_enqueue_failed() -> None:
-    with an_app(f"postgresql://u:p@127.0.0.1:{refusing_port()}/x") as app:
-        add = define_add(app)
-        for sent in (add.send_many([(1, 2)]), await add.send_many_async([(1, 2)])):
-            error = sent.unwrap_err()
-            assert (error.code, error.retryable) == (TaskSendErrorCode.ENQUEUE_FAILED, True)
-            assert "Connection refused" in error.message and len(error.batch) == 1
-
-
 async def test_t51_a_failing_send_many_is_repeated_with_the_same_ids(
     database_url: str, db: AsyncConnection, pauses: list[float]
 ) -> None:

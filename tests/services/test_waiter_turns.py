@@ -128,11 +128,3 @@ async def test_d60_all_are_asked_about_when_the_mode_begins_to_want_marks(
 
     await eventually(are_marked, timeout=30)
     await leave(waiting)
-
-
-@pytest.mark.parametrize(
-    ("waiting", "can_hear", "expected"),
-    [(0, True, 100), (100, True, 100), (3000, True, 100), (10_000, True, 334), (10_000, False, 2000), (7, False, 100)],
-)
-def test_t61_the_share_grows_with_the_crowd_and_is_small(waiting: int, can_hear: bool, expected: int) -> None:
-    assert waiter.share(waiting, can_hear=can_hear) == expected

@@ -418,11 +418,6 @@ async def test_d55_older_code_is_refused_by_a_schema_that_breaks_with_it(
     assert "upgrade the horsies package" in (caught.value.help_text or "")
 
 
-async def test_d60_a_producer_does_not_change_the_recorded_mode(db: AsyncConnection) -> None:
-    assert await install(db, notify="off") == UP_TO_DATE
-    assert (await meta(db))["notify"] == "always"
-
-
 async def test_d60_a_worker_changes_the_mode_and_learns_what_it_was(db: AsyncConnection) -> None:
     changed = await install(db, notify="when_waiting", change_notify=True)
     assert changed == InstallReport(SCHEMA_VERSION, "when_waiting", notify_changed_from="always")

@@ -16,12 +16,10 @@ from psycopg.rows import dict_row
 from horsies.core.models.tasks import RetryPolicy, TaskOptions, TaskSendPayload
 from horsies.core.producer import envelope
 from horsies.core.producer.enqueue import Mismatch, Sent, enqueue, new_task_id, run_async
-from horsies.core.schema.grants import SENT_COLUMNS
 from horsies.core.store import defaults, many
 from horsies.core.store.sends import Send, Statement
 from horsies.core.tasks.catalogue import Catalogue, TaskDefaults
 from horsies.core.types import TaskStatus
-from tests.architecture.source import statements
 from tests.factories import given_task
 from tests.support import eventually
 
@@ -108,12 +106,6 @@ async def test_x40_ids_are_those_of_python_and_sort_in_the_order_of_sending(froz
     assert sorted(ids) == ids and len(set(ids)) == 200
     assert all(one[14] == "7" and one[19] in "89ab" and len(one) == 36 for one in ids)
     assert abs(int(ids[0][:13].replace("-", ""), 16) - int(new_task_id()[:13].replace("-", ""), 16)) < 300_000
-
-
-async def test_x40_the_columns_are_those_of_the_insert_of_python() -> None:
-    text = statements()["schema/sending"]
-    listed = text[text.index("INSERT INTO horsies_tasks (") :].partition("(")[2].partition(")")[0]
-    assert tuple(listed.replace("\n", " ").replace(" ", "").split(",")) == (*SENT_COLUMNS, "sent_by")
 
 
 @pytest.mark.parametrize(

@@ -90,22 +90,6 @@ def test_x40_after_set_role_it_is_that_role_who_sends_and_reads(database_url: st
     assert one(database_url, "SELECT sent_by FROM horsies_tasks") == (pair[0],)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT result FROM horsies_tasks",
-        "INSERT INTO horsies_tasks (id, task_name) VALUES ('a', 'b')",
-        "UPDATE horsies_task_defaults SET queue_name = 'x'",
-        "INSERT INTO horsies_early_tasks VALUES ('a', 'b')",
-        "SELECT * FROM horsies_task_defaults",
-        "SELECT * FROM horsies_find_sent('[]')",
-    ],
-)
-def test_x40_a_sender_reaches_no_table(database_url: str, pair: tuple[str, str], text: str) -> None:
-    with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        one(as_role(database_url, pair[0]), text)
-
-
 def test_x40_whoever_is_granted_nothing_cannot_send(database_url: str) -> None:
     with a_role(database_url, "stranger") as stranger:
         for text in ("SELECT horsies_send('mail.send')", "SELECT horsies_result('x')"):

@@ -6,11 +6,10 @@ import importlib
 import sys
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 
-from horsies import AppConfig, Horsies, HorsiesError, MultipleValidationErrors, TaskError, TaskResult
+from horsies import AppConfig, Horsies, HorsiesError, MultipleValidationErrors
 from horsies.core.errors import ConfigurationError, SourceLocation
 
 URL = "postgresql://user:s3cr3t@h/d"
@@ -192,26 +191,6 @@ def test_m20_errors_of_all_modules_are_collected(app: Horsies, folder: Path) -> 
     assert [error.code for error in app.check()] == ["HRS-301", "HRS-100", "HRS-210"]
     with pytest.raises(MultipleValidationErrors):
         app.import_modules()
-
-
-def test_m20_a_sound_app_has_no_errors(app: Horsies) -> None:
-    assert app.check() == []
-
-
-def define(app: Horsies, **options: Any) -> None:
-    @app.task("t", **options)
-    def fn() -> TaskResult[int, TaskError]:
-        return TaskResult(ok=1)
-
-
-def test_m20_live_asks_the_database() -> None:
-    app = Horsies(AppConfig.for_database_url("postgresql://user:s3cr3t@127.0.0.1:9/d"))
-    try:
-        [error] = app.check(live=True)
-    finally:
-        app.get_broker().close()
-    assert error.code == "HRS-211" and "s3cr3t" not in str(error)
-    assert app.check() == []
 
 
 def test_w45_hooks(app: Horsies) -> None:

@@ -18,7 +18,6 @@ from typer.main import get_command
 import horsies
 from horsies import (
     AppConfig,
-    CustomQueueConfig,
     Horsies,
     HorsiesError,
     PostgresConfig,
@@ -102,14 +101,6 @@ def test_t14a_a_number_that_is_too_large_is_refused_by_its_name(model: type[Base
     complaints = [line for line in str(raised.value).splitlines() if name in line]
     text = str(raised.value)
     assert complaints and ("less than or equal to" in text or "at most" in text), text
-
-
-def test_t14_a_cap_that_postgresql_could_not_compare_is_refused() -> None:
-    with pytest.raises(HorsiesError, match=r"HRS-201.*cluster_wide_cap: .*less than or equal to 1000000000"):
-        AppConfig(broker=BROKER, cluster_wide_cap=3_000_000_000)
-    with pytest.raises(HorsiesError, match=r"max_concurrency: .*less than or equal to"):
-        CustomQueueConfig(name="a", max_concurrency=3_000_000_000)
-    assert AppConfig(broker=BROKER, cluster_wide_cap=1_000_000_000).cluster_wide_cap == 1_000_000_000
 
 
 def number_options() -> dict[str, int | float | None]:

@@ -19,7 +19,6 @@ import pytest
 
 from horsies.core.db.bridge import Bridge, BridgeError, on_bridge
 from horsies.core.types.twins import run_sync
-from tests.each import each
 from tests.support import eventually, eventually_sync
 
 P = ParamSpec("P")
@@ -84,31 +83,8 @@ def client() -> Iterator[Client]:
     client.bridge.close()
 
 
-def test_t67_a_blocking_call_works_outside_a_loop(client: Client) -> None:
-    assert client.double(21) == 42
-
-
-async def test_t67_a_blocking_call_works_inside_a_running_loop(client: Client) -> None:
-    assert client.double(21) == 42
-
-
-async def test_t67_the_async_twin_works_on_any_loop(client: Client) -> None:
-    assert await client.double_async(21) == 42
-    assert await asyncio.to_thread(lambda: asyncio.run(client.double_async(4))) == 8
-
-
-def test_t67_many_threads_share_one_loop(client: Client) -> None:
-    with ThreadPoolExecutor(16) as threads:
-        assert list(threads.map(client.double, range(200))) == [2 * n for n in range(200)]
-    assert client.bridge.run(_loop_of) is client.bridge.run(_loop_of)
-
-
 def calls_under_way(client: Client) -> int:
     return 0 if client.bridge._runner is None else len(client.bridge._runner._pending)
-
-
-async def _loop_of() -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()
 
 
 def test_t67_an_exception_of_the_call_reaches_the_caller(client: Client) -> None:
@@ -129,14 +105,6 @@ def test_t67_a_loop_that_dies_fails_its_callers_and_is_replaced(client: Client) 
         client.bridge.run(kill_the_loop)
     assert waiting.result(timeout=10) == -1
     assert client.double(1) == 2
-
-
-def test_t67_a_thread_that_cannot_be_started_is_a_value(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_threads(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", no_threads)
-    assert client.double(1) == -1
 
 
 def test_t67_a_blocking_call_from_the_loop_itself_is_refused_instead_of_hanging(client: Client) -> None:
@@ -212,24 +180,6 @@ def test_t67_a_dropped_bridge_gives_up_its_thread() -> None:
     eventually_sync(lambda: not thread.is_alive())
 
 
-def test_t67_a_forked_process_has_its_own_loop_and_leaves_the_parents_alone(client: Client) -> None:
-    client.double(1)
-    parents = client.bridge._runner
-    assert parents is not None
-
-    def child() -> bool:
-        doubled = client.double(21) == 42
-        runner = client.bridge._runner
-        assert runner is not None
-        mine = runner is not parents and runner.resource.pid == os.getpid()
-        client.bridge.close()
-        return doubled and mine and not parents.resource.closed
-
-    assert in_a_fork(child)
-    assert client.bridge._runner is parents
-    assert client.double(2) == 4
-
-
 def test_t67_a_fork_at_a_moment_when_the_lock_is_held_does_not_hang(client: Client) -> None:
     with client.bridge._lock:
         assert in_a_fork(lambda: client.double(21) == 42)
@@ -252,26 +202,6 @@ def in_a_fork(check: object) -> bool:
     os.kill(pid, 9)
     os.waitpid(pid, 0)
     return False
-
-
-@each("ending", ["", "sys.exit(0)", "os.fork() or sys.exit(0)", "client.bridge.close()"])
-def test_t67_the_interpreter_ends_at_once_and_quietly(ending: str) -> None:
-    script = f"""
-        import asyncio, os, sys, threading, time, warnings
-        warnings.filterwarnings("ignore", "This process .* is multi-threaded")
-        from tests.unit.test_bridge import Client
-        client = Client()
-        client.double(1)
-        threading.Thread(target=client.sleep_for_ever, daemon=True).start()
-        client.double(2)
-        {ending}
-    """
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=30
-    )
-    # In development mode asyncio tells of every callback that took long, which on a busy machine any may.
-    said = [line for line in done.stderr.splitlines() if not (line.startswith("Executing ") and " took " in line)]
-    assert (done.returncode, done.stdout, said) == (0, "", [])
 
 
 def test_t67_ctrl_c_interrupts_a_blocking_call() -> None:

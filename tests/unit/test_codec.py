@@ -30,7 +30,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from horsies import Err, Ok, OutcomeCode, SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult, WorkflowStatus
+from horsies import Err, Ok, OutcomeCode, TaskError, TaskResult
 from horsies.core.codec.arguments import read
 from horsies.core.codec.serde import (
     TaskCodec,
@@ -42,7 +42,7 @@ from horsies.core.codec.serde import (
     serialize_error_payload,
     task_result_from_json,
 )
-from horsies.core.codec.shapes import CodecError, TypeMismatchError
+from horsies.core.codec.shapes import CodecError
 from tests.each import each
 
 T = TypeVar("T")
@@ -356,7 +356,7 @@ def test_t45_calls_with_different_numbers_of_arguments_do_not_disturb_each_other
         assert codec.arguments.decode(*encoded) == (args, {})
 
 
-def test_t105_a_name_that_does_not_fit_is_told_with_what_was_meant() -> None:
+def test_t106_a_name_that_does_not_fit_is_told_with_what_was_meant() -> None:
     def ship(to: str, copies: int = 1, *, workflow_ctx: Any = None) -> None: ...
 
     decode = codec_for(ship).arguments.decode
@@ -393,7 +393,7 @@ def test_t105_a_name_that_does_not_fit_is_told_with_what_was_meant() -> None:
         ("[" * 500 + "]" * 500, None),
     ],
 )
-def test_t105_texts_that_do_not_decode(args_json: str | None, kwargs_json: str | None) -> None:
+def test_t106_texts_that_do_not_decode(args_json: str | None, kwargs_json: str | None) -> None:
     with pytest.raises(CodecError):
         codec_for(two).arguments.decode(args_json, kwargs_json)
 
@@ -405,54 +405,9 @@ def test_t102_arguments_inserted_by_hand_are_read_leniently() -> None:
     assert codec_for(fn).arguments.decode(text, None)[0] == (datetime(2026, 1, 2, tzinfo=UTC), b"\xff", {"a"})
 
 
-def test_t26_results_are_checked_strictly() -> None:
-    codec = codec_of(int)
-    with pytest.raises(TypeMismatchError, match="ok: Input should be a valid integer"):
-        codec.result.check("5")
-    codec.result.check(5)
-
-
-RESULTS = [
-    ('{"ok":5}', Ok(TaskResult(ok=5))),
-    ('{"err":{"error_code":"X"}}', Ok(TaskResult(err=TaskError(error_code="X")))),
-    ('{"ok":"x"}', "PYDANTIC_HYDRATION_ERROR"),
-    ('{"err":{"error_code":"WORKER_CRASHED"}}', "RESULT_DESERIALIZATION_ERROR"),
-    ('{"err":5}', "RESULT_DESERIALIZATION_ERROR"),
-    ("{", "RESULT_DESERIALIZATION_ERROR"),
-    ("", "RESULT_DESERIALIZATION_ERROR"),
-    ("{}", "RESULT_DESERIALIZATION_ERROR"),
-    ("[]", "RESULT_DESERIALIZATION_ERROR"),
-    ("null", "RESULT_DESERIALIZATION_ERROR"),
-    ('{"ok":1,"err":{}}', "RESULT_DESERIALIZATION_ERROR"),
-    ('{"okay":1}', "RESULT_DESERIALIZATION_ERROR"),
-    ("\ud800", "RESULT_DESERIALIZATION_ERROR"),
-]
-
-
-@each(("text", "expected"), RESULTS)
-def test_t61_stored_results(text: str, expected: Any) -> None:
-    read_back = task_result_from_json(text, codec_of(int).result)
-    if isinstance(expected, str):
-        assert isinstance(read_back, Err) and read_back.error.code == expected
-    else:
-        assert read_back == expected
-
-
-def test_t61_a_raising_validator_is_an_error_value() -> None:
-    codec = codec_of(Raising)
-    assert isinstance(task_result_from_json('{"ok":{"x":13}}', codec.result), Err)
-
-
 def test_t64_without_a_type_the_value_stays_plain() -> None:
     text = codec_of(User).result.encode(TaskResult(ok=User(userName="u")))
     assert task_result_from_json(text).unwrap().ok == {"name": "u", "friends": [], "score": 0.0}
-
-
-def test_t29_sub_workflow_errors_are_recognised() -> None:
-    summary = SubWorkflowSummary(status=WorkflowStatus.FAILED)
-    error = SubWorkflowError(error_code="X", sub_workflow_id="w", sub_workflow_summary=summary)
-    back = task_result_from_json(serialize_error_payload(TaskResult(err=error))).unwrap()
-    assert type(back.err) is SubWorkflowError and back.err == error
 
 
 def test_t101_functions_return_values() -> None:

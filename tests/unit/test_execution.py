@@ -1,4 +1,4 @@
-"""Running a task's function (T-23, T-26, T-27, T-61, T-85 to T-88, T-105, T-106)."""
+"""Running a task's function (T-23, T-26, T-27, T-61, T-85 to T-88, T-106)."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_t106_an_error_that_cannot_be_written_tells_its_code() -> None:
 
 
 @each(("args_json", "kwargs_json"), [("[1", None), ('["x"]', None), (None, None), ("[1]", '{"b":1}'), ("[1,2]", None)])
-def test_t105_arguments_that_cannot_be_read(args_json: str | None, kwargs_json: str | None) -> None:
+def test_t106_arguments_that_cannot_be_read(args_json: str | None, kwargs_json: str | None) -> None:
     calls = []
 
     def fn(a: int) -> TaskResult[int, TaskError]:
@@ -268,13 +268,13 @@ async def test_t23_async_tasks_are_awaited(doubled: Any) -> None:
     assert (await doubled(-1)).err_value.code == "APP_FAULT"
 
 
-async def test_t24a_async_tasks_run_from_stored_arguments(doubled: Any) -> None:
+async def test_t22_async_tasks_run_from_stored_arguments(doubled: Any) -> None:
     assert await execute.run_async(doubled, "[4]", None) == Report(True, '{"ok":8}', None, None)
     assert error_of(await execute.run_async(doubled, "[-1]", None)).code == "APP_FAULT"
     assert error_of(await execute.run_async(doubled, "[", None)).code == "WORKER_SERIALIZATION_ERROR"
 
 
-async def test_t24a_cancellation_passes_through() -> None:
+async def test_t22_cancellation_passes_through() -> None:
     APP._tasks.pop("t", None)
     entered = asyncio.Event()
 

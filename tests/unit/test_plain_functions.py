@@ -9,12 +9,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 
 from horsies import AppConfig, Horsies, TaskError, TaskFailed, TaskResult
-from horsies.core.errors import HorsiesError
 from horsies.core.tasks import execute
 
 
@@ -65,32 +63,6 @@ def test_x01_an_exception_is_the_error_and_a_wrong_value_a_mismatch(app: Horsies
     assert lie().unwrap_err().code == "RETURN_TYPE_MISMATCH"
 
 
-def test_x01_a_result_returned_by_a_plain_function_is_not_its_type(app: Horsies) -> None:
-    @app.task("confused")
-    def confused() -> int:
-        return TaskResult(err=TaskError(error_code="NO"))  # type: ignore[return-value]
-
-    assert confused().unwrap_err().code == "RETURN_TYPE_MISMATCH"
-
-
-@pytest.mark.parametrize(
-    "returns", ["TaskResult", "TaskResult[int, str]", "TaskResult[int, TaskError] | None", "TaskError"]
-)
-def test_x01_t21_a_half_written_result_type_stays_an_error(app: Horsies, returns: str) -> None:
-    def wrong() -> Any: ...
-
-    wrong.__annotations__["return"] = returns
-    with pytest.raises(HorsiesError) as raised:
-        app.task("wrong")(wrong)
-    assert raised.value.code == "HRS-101" and "a value or TaskResult[T, TaskError]" in str(raised.value)
-
-
-def test_x01_a_missing_annotation_stays_an_error(app: Horsies) -> None:
-    with pytest.raises(HorsiesError) as raised:
-        app.task("nothing")(eval("lambda: 1"))
-    assert raised.value.code == "HRS-100"
-
-
 def test_x02_the_name_is_module_and_function(app: Horsies) -> None:
     @app.task
     def one() -> int:
@@ -108,20 +80,6 @@ def test_x02_the_name_is_module_and_function(app: Horsies) -> None:
     assert [task.task_name for task in (one, two, three)] == [f"{where}.{name}" for name in ("one", "two", "three")]
     assert app.list_tasks() == sorted(f"{where}.{name}" for name in ("one", "two", "three"))
     assert one().ok == 1 and two().ok == 2 and asyncio.run(three()).ok == 3
-
-
-def test_x02_two_tasks_of_one_name_stay_an_error(app: Horsies) -> None:
-    @app.task
-    def one() -> int:
-        return 1
-
-    with pytest.raises(HorsiesError) as raised:
-
-        @app.task(one.task_name)
-        def other() -> int:
-            return 2
-
-    assert raised.value.code == "HRS-301"
 
 
 PROGRAM = """

@@ -21,17 +21,11 @@ from horsies import (
     TaskSchedule,
     Weekday,
 )
-from horsies.core.child.helper import pack_payload, pack_wanted, wanted_of
-from horsies.core.child.helper import payload_of as payload_received
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.scheduler.payloads import (
-    UNDATED,
-    Wanted,
     payload_of,
-    prepared,
     require_schedule,
     schedule_problems,
-    stored_form,
 )
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
@@ -115,26 +109,3 @@ def test_s40_a_scheduler_needs_settings_that_are_enabled(settings: ScheduleConfi
 
 def test_s40_settings_without_schedules_serve_those_of_the_database() -> None:
     assert require_schedule(AppConfig.for_database_url(URL, schedule=ScheduleConfig())).schedules == []
-
-
-def test_d36_a_stored_schedule_makes_the_same_payload() -> None:
-    app = make_app(URL)
-    one = schedule(task_name="report", args=(Report(title="x"),), kwargs={"when": datetime(2026, 1, 1, tzinfo=UTC)})
-    made = payload_of(app, one).ok_value
-    stored = stored_form(one, made)
-    assert payload_of(app, TaskSchedule(**stored), is_stored=True).ok_value == made
-    wrong = {**stored, "args": [{"title": 1}]}
-    assert "title" in payload_of(app, TaskSchedule(**wrong), is_stored=True).err_value
-
-
-def test_w01_payloads_travel_between_a_worker_and_its_helper() -> None:
-    app = make_app(URL, schedule("a", kwargs={"number": 1}), schedule("b", args=("x",)))
-    stored = {"name": "c", "task_name": "tick", "pattern": {"type": "hourly", "minute": 1}, "kwargs": {"number": 2}}
-    for wanted, is_made in (
-        (Wanted("a", None), True), (Wanted("b", None), False), (Wanted("c", stored), True), (Wanted("d", None), False),
-    ):  # fmt: skip
-        name, content = pack_wanted(wanted)
-        assert name == b"Wanted" and wanted_of(content) == wanted
-        made = prepared(app, wanted)
-        assert payload_received(pack_payload(made)) == made and made.is_ok() is is_made
-        assert not is_made or made.ok_value.sent_at == UNDATED

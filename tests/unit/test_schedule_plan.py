@@ -8,7 +8,7 @@ import importlib
 import inspect
 import json
 import uuid
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from horsies import (
@@ -16,19 +16,17 @@ from horsies import (
     CronEnumValues,
     CronSchedule,
     CronValues,
-    DailySchedule,
     HourlySchedule,
     IntervalSchedule,
     Month,
     TaskSchedule,
     Weekday,
 )
-from horsies.core.scheduler.plan import Begin, Fire, Restart, Wait, config_hash, decide, slot_task_id
+from horsies.core.scheduler.plan import Begin, Fire, config_hash, decide, slot_task_id
 from horsies.core.store.schedules import ScheduleState
 from tests.each import each
 
 NOW = datetime(2026, 3, 10, 12, 30, tzinfo=UTC)
-HOUR = timedelta(hours=1)
 
 
 def schedule(**fields: Any) -> TaskSchedule:
@@ -42,28 +40,6 @@ def state(of: TaskSchedule, next_run_at: datetime | None, **fields: Any) -> Sche
 
 def at(hour: int, minute: int = 0) -> datetime:
     return datetime(2026, 3, 10, hour, minute, tzinfo=UTC)
-
-
-def test_s31_first_sight_fires_nothing() -> None:
-    assert decide(schedule(), None, NOW) == Begin(at(13))
-    assert decide(schedule(pattern=IntervalSchedule(minutes=10)), None, NOW) == Begin(at(12, 40))
-
-
-def test_s31_a_schedule_that_is_put_in_place_again_begins_like_a_new_one() -> None:
-    one = schedule()
-    assert decide(one, state(one, None, config_hash=None, run_count=7), NOW) == Begin(at(13))
-
-
-def test_s32_only_what_is_due_fires() -> None:
-    one = schedule()
-    assert decide(one, state(one, at(12)), NOW) == Fire((at(12),), at(13))
-    assert decide(one, state(one, NOW), NOW) == Fire((NOW,), at(13)), "due at this very instant"
-    assert decide(one, state(one, at(13)), NOW) == Wait(at(13))
-
-
-def test_s35_of_several_missed_slots_the_latest_fires() -> None:
-    one = schedule()
-    assert decide(one, state(one, at(12) - 5 * HOUR), NOW) == Fire((at(12),), at(13))
 
 
 def test_s35_a_year_of_missed_seconds_costs_one_step() -> None:
@@ -90,31 +66,6 @@ def test_s21_s33_an_interval_is_counted_from_slot_to_slot_and_does_not_drift() -
     assert isinstance(steps, Fire) and steps.slots == tuple(slot + n * timedelta(minutes=7) for n in range(5))
 
 
-def test_s37_another_pattern_or_zone_starts_anew_and_drops_what_was_missed() -> None:
-    before = schedule(catch_up_missed=True)
-    known = state(before, at(3))
-    other = schedule(catch_up_missed=True, pattern=HourlySchedule(minute=45))
-    assert decide(other, known, NOW) == Restart(at(12, 45))
-    moved = schedule(pattern=DailySchedule(time=time(14)), timezone="Europe/Berlin")
-    assert decide(moved, known, NOW) == Restart(at(13)), "14:00 in Berlin"
-
-
-def test_s37_arguments_queue_and_catch_up_do_not_move_the_next_run() -> None:
-    plain = schedule()
-    for change in (
-        {"args": (1,)},
-        {"kwargs": {"number": 1}},
-        {"queue_name": "other"},
-        {"catch_up_missed": True, "max_catch_up_runs": 7},
-        {"task_name": "tock"},
-    ):
-        assert config_hash(schedule(**change)) == config_hash(plain), change
-    assert config_hash(schedule(timezone="Europe/Berlin")) != config_hash(plain)
-    assert config_hash(schedule(pattern=HourlySchedule(minute=1))) != config_hash(plain)
-    by_cron = CronSchedule.parse("0 * * * *")
-    assert config_hash(schedule(pattern=by_cron)) != config_hash(plain), "another type of pattern"
-
-
 def test_s37_the_hash_is_the_sha256_of_key_sorted_json() -> None:
     described = {
         "fields": {"minute": 0, "second": 0, "type": "hourly"},
@@ -123,11 +74,6 @@ def test_s37_the_hash_is_the_sha256_of_key_sorted_json() -> None:
     }
     text = json.dumps(described, sort_keys=True, separators=(",", ":"))
     assert config_hash(schedule()) == hashlib.sha256(text.encode()).hexdigest()
-
-
-def test_s38_missed_slots_count_when_a_schedule_is_enabled_again() -> None:
-    off = schedule(enabled=False)
-    assert decide(schedule(), state(off, at(9)), NOW) == Fire((at(12),), at(13))
 
 
 def test_s34_the_id_of_a_slot_is_a_uuid_that_begins_with_its_time_and_is_always_the_same() -> None:

@@ -19,13 +19,10 @@ from horsies.core.producer import enqueue as enqueuing
 from horsies.core.producer.enqueue import (
     MAX_CHARS,
     MAX_ROWS,
-    SendMismatchError,
     Sent,
     Steps,
     chunks,
     enqueue,
-    enqueue_all,
-    in_savepoint,
     in_transaction,
     new_task_id,
     new_task_ids,
@@ -34,7 +31,6 @@ from horsies.core.producer.enqueue import (
 )
 from horsies.core.producer.envelope import enqueue_sha
 from horsies.core.store.sends import Rows, Send, Statement
-from horsies.core.tasks.definition import NO_OPTIONS, SendOptions
 
 APP = Horsies(AppConfig.for_database_url("postgresql://u:p@h/d"))
 PAYLOAD = TaskSendPayload(
@@ -112,16 +108,6 @@ def test_a_prepared_call_cannot_be_changed() -> None:
         call.kwargs["n"] = 3  # type: ignore[index]
 
 
-def test_t43_own_options_win_over_those_of_all() -> None:
-    soon, later = datetime(2030, 1, 1, tzinfo=UTC), datetime(2031, 1, 1, tzinfo=UTC)
-    for_all = SendOptions(good_until=soon, flags=["a", "b"])
-    assert NO_OPTIONS.with_defaults(for_all) == SendOptions(good_until=soon, flags=["a", "b"])
-    own = SendOptions(good_until=later, idempotency_key="k", flags={"b": False})
-    merged = own.with_defaults(for_all)
-    assert (merged.good_until, merged.idempotency_key, merged.flags) == (later, "k", {"a": True, "b": False})
-    assert own.with_defaults(NO_OPTIONS) is own
-
-
 def send(task_id: str, **changes: Any) -> Send:
     return Send(task_id, dataclasses.replace(PAYLOAD, **changes))
 
@@ -135,17 +121,6 @@ def test_chunks_are_small_in_number_and_in_text() -> None:
     ]
     big = "x" * (MAX_CHARS // 2)
     assert [len(places) for places in chunks([send(str(n), args_json=big) for n in range(5)])] == [2, 2, 1]
-
-
-@given(st.lists(st.none() | st.text(max_size=3), max_size=50))
-def test_t57_keys_go_in_one_order_over_all_chunks(keys: list[str | None]) -> None:
-    places = [
-        place for chunk in chunks([send(str(n), idempotency_key=key) for n, key in enumerate(keys)]) for place in chunk
-    ]
-    assert sorted(places) == list(range(len(keys)))
-    ordered = [keys[place] for place in places]
-    with_key = [key for key in ordered if key is not None]
-    assert with_key == sorted(with_key) and ordered == with_key + [None] * keys.count(None)
 
 
 class Database:
@@ -170,25 +145,6 @@ def two(rows_of: list[Rows]) -> Steps[str]:
     return "done"
 
 
-def test_a_series_gets_the_rows_of_each_statement() -> None:
-    rows: list[Rows] = []
-    database = Database([(1,)], [(2,)])
-    assert run(in_transaction(two(rows)), database.execute) == "done"
-    assert database.asked == ["BEGIN", "SELECT", "SELECT", "COMMIT"]
-    assert rows == [[(1,)], [(2,)]]
-
-
-def test_what_fails_is_taken_back_and_raised() -> None:
-    for frame, expected in (
-        (in_transaction, ["BEGIN", "SELECT", "SELECT", "ROLLBACK"]),
-        (in_savepoint, ["SAVEPOINT", "SELECT", "SELECT", "ROLLBACK", "RELEASE"]),
-    ):
-        database = Database([], LookupError("gone"))
-        with pytest.raises(LookupError, match="gone"):
-            run(frame(two([])), database.execute)
-        assert database.asked == expected
-
-
 async def test_the_first_problem_is_the_one_that_is_told() -> None:
     """A connection that breaks in the middle cannot roll back either."""
 
@@ -211,12 +167,3 @@ def test_t54_a_row_that_comes_and_goes_is_tried_again_and_then_told() -> None:
     with pytest.raises(Exception, match="appeared and disappeared"):
         run(enqueue([send("a")]), database.execute)
     assert database.asked == ["INSERT", "SELECT"] * enqueuing.TRIES
-
-
-def test_t54_one_mismatch_among_many_names_its_place() -> None:
-    theirs = (0, True, "b", False, None)  # the same id, another payload
-    database = Database([("a",)], [theirs])
-    with pytest.raises(SendMismatchError, match="another payload") as caught:
-        run(in_transaction(enqueue_all([send("a"), send("b")])), database.execute)
-    assert caught.value.position == 1
-    assert database.asked == ["BEGIN", "INSERT", "SELECT", "ROLLBACK"]

@@ -23,7 +23,7 @@ from horsies import (
     TaskError,
     TaskResult,
 )
-from horsies.core.errors import RegistryError, TaskDefinitionError
+from horsies.core.errors import TaskDefinitionError
 from horsies.core.task_decorator import TaskFunction
 
 if TYPE_CHECKING:
@@ -237,17 +237,6 @@ def test_t73_errors_point_at_the_function(app: Horsies) -> None:
     assert "def mine(a: int) -> TaskError:" in str(raised.value)
 
 
-def test_hrs301_a_name_belongs_to_one_function(app: Horsies) -> None:
-    app.task("t")(plain)
-
-    def other(a: int) -> TaskResult[int, TaskError]: ...  # type: ignore[empty-body]
-
-    with pytest.raises(RegistryError) as raised:
-        app.task("t")(other)
-    assert raised.value.code == "HRS-301" and "plain" in str(raised.value)
-    assert app.tasks["t"].fn is plain
-
-
 def test_hrs301_a_factory_that_defines_twice_is_a_duplicate(app: Horsies) -> None:
     def define() -> None:
         @app.task("t")
@@ -277,25 +266,6 @@ def test_t09_the_registry_is_read_only(app: Horsies) -> None:
     assert dict(app.tasks) == {"t": task}
     with pytest.raises(TypeError):
         app.tasks["u"] = task  # type: ignore[index]
-
-
-def test_t24_injected_parameters_are_not_accepted(app: Horsies) -> None:
-    def f(workflow_ctx: NotForJson | None, a: int, workflow_meta: Any = None) -> TaskResult[Any, TaskError]:
-        return TaskResult(ok=[workflow_ctx, a, workflow_meta])
-
-    task = app.task("t")(f)
-    assert task.codec.signature.positional == ("a",)
-    assert task.codec.signature.problem(0, ("a", "workflow_ctx")) is not None
-    args, kwargs = task.codec.arguments.decode("[7]", None)
-    assert f(*args, **kwargs).ok == [None, 7, None]
-
-
-def test_t24a_async_functions(app: Horsies) -> None:
-    @app.task("t")
-    async def f(a: int) -> TaskResult[int, TaskError]:
-        return TaskResult(ok=a)
-
-    assert f.is_async
 
 
 def test_t37_flags(app: Horsies) -> None:

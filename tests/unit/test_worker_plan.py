@@ -8,13 +8,12 @@ import re
 import socket
 import subprocess
 import sys
-from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
-from horsies import AppConfig, Horsies, PostgresConfig, WorkerRecoveryConfig
+from horsies import AppConfig, Horsies, PostgresConfig
 from horsies.core.errors import ConfigurationError
 from horsies.core.loop import DatabaseGone, Patience
 from horsies.core.models.queues import CustomQueueConfig, QueueMode
@@ -73,21 +72,6 @@ def test_w04_defaults_of_a_worker() -> None:
         "metrics_host": "127.0.0.1",
         "with_scheduler": False,
     }
-
-
-@each("name", ["heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay"])
-def test_w04_each_of_the_four_durations_turns_worker_recovery_on(name: str) -> None:
-    given = timedelta(seconds=40) if name == "heartbeat_interval" else timedelta(minutes=20)
-    effective = WorkerConfig(**{name: given}).recovery_for(WorkerRecoveryConfig())
-    assert effective.enabled and getattr(effective, name) == given
-    assert not WorkerConfig().recovery_for(WorkerRecoveryConfig()).enabled
-
-
-def test_w04_without_an_object_of_its_own_a_worker_takes_the_apps_recovery() -> None:
-    of_app = WorkerRecoveryConfig(enabled=True, recovery_delay=timedelta(seconds=9))
-    assert WorkerConfig().recovery_for(of_app) == of_app
-    own = WorkerRecoveryConfig(enabled=False)
-    assert WorkerConfig(worker_recovery=own).recovery_for(of_app) == own
 
 
 @each(

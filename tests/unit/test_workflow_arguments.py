@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from horsies import SubWorkflowError, TaskError, TaskResult, WorkflowContext, WorkflowMeta, WorkflowStatus
+from horsies import TaskError, TaskResult, WorkflowContext, WorkflowMeta
 from horsies.core.codec.arguments import ArgumentsCodec, read
 from horsies.core.codec.shapes import CodecError
-from horsies.core.models.codes import OutcomeCode
-from horsies.core.models.workflow.nodes import NodeKey
 from tests.each import each
 
 Number = TaskResult[int, TaskError]
@@ -36,19 +34,6 @@ def only_meta(a: int, workflow_meta: WorkflowMeta | None) -> Number:
 
 def neither(a: int, **others: int) -> Number:
     raise NotImplementedError
-
-
-def takes_result(a: Number) -> Number:
-    raise NotImplementedError
-
-
-def test_f36_f37_a_stored_call_gives_context_and_meta_to_who_declares_them() -> None:
-    text = json.dumps({"a": 1, "workflow_ctx": CONTEXT, "workflow_meta": PLACE})
-    args, kwargs = codec(both).decode(None, text)
-    context = kwargs.pop("workflow_ctx")
-    assert (args, kwargs) == ((), {"a": 1, "workflow_meta": WorkflowMeta("w", 3, "t")})
-    assert (context.workflow_id, context.task_index, context.task_name) == ("w", 3, "t")
-    assert context.result_for(NodeKey("n")) == TaskResult(ok=5)
 
 
 @each("text", ['{"a": 1}', '{"a": 1, "workflow_ctx": null, "workflow_meta": null}'])
@@ -75,21 +60,3 @@ def test_l28_a_context_that_the_engine_did_not_write_is_refused(given: Any) -> N
     for name in ("workflow_ctx", "workflow_meta"):
         with pytest.raises(CodecError, match=name):
             codec(both).decode(None, json.dumps({"a": 1, name: given}))
-
-
-def test_f62_the_error_of_a_child_workflow_reaches_who_takes_its_result() -> None:
-    summary = {"status": "FAILED", "total_tasks": 2, "failed_tasks": 1}
-    error = {
-        "error_code": {"__builtin_task_code__": "SUBWORKFLOW_FAILED"},
-        "sub_workflow_id": "c",
-        "sub_workflow_summary": summary,
-    }
-    _, kwargs = codec(takes_result).decode(None, json.dumps({"a": {"err": error}}))
-    found = kwargs["a"].unwrap_err()
-    assert isinstance(found, SubWorkflowError) and found.error_code is OutcomeCode.SUBWORKFLOW_FAILED
-    assert (found.sub_workflow_id, found.sub_workflow_summary.status) == ("c", WorkflowStatus.FAILED)
-
-
-def test_f33_a_plain_error_stays_one() -> None:
-    _, kwargs = codec(takes_result).decode(None, '{"a": {"err": {"error_code": "MINE"}}}')
-    assert type(kwargs["a"].unwrap_err()) is TaskError

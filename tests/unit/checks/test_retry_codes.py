@@ -54,13 +54,3 @@ def test_a_policy_that_tasks_share_may_list_what_only_one_of_them_can_end_with()
     app = an_app()
     assert len(said_of(app, "TASK_TIMEOUT")) == 1
     assert said_of(app, "TASK_TIMEOUT", name="limited", timeout_ms=1000) == []
-
-
-def test_tasks_without_a_policy_have_no_such_codes() -> None:
-    app = an_app()
-
-    @app.task("t")
-    def t() -> TaskResult[int, TaskError]:
-        return TaskResult(ok=1)
-
-    assert list(useless_retry_codes(app.tasks.values())) == []

@@ -11,9 +11,8 @@ import pytest
 from horsies.core.models.tasks import BUILTIN_KEY
 from horsies.core.models.workflow.registry import InputError
 from horsies.core.store.workflows import Closing, Flow, FlowNode, Payload, Source
-from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import finish
-from horsies.core.workflows.finish import NodeEnd, conclude, deciding, end_of_map
+from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.workflows.finish import NodeEnd, conclude, end_of_map
 from horsies.core.workflows.inputs import arguments, elements, expand, ok_text
 from horsies.core.workflows.settle import Readiness, Settling, readiness
 from tests.each import each
@@ -71,31 +70,6 @@ def settled(settling: Settling) -> dict[int, WorkflowTaskStatus]:
     return {index: state.status for (_, index), state in settling.nodes.items()}
 
 
-def test_f40_a_failure_skips_what_waits_and_the_workflow_runs_on() -> None:
-    settling = Settling([flow()])
-    settling.add([node(0, 1, status=RUNNING), node(1, 2), node(2)])
-    assert settling.end(("w", 0), NodeEnd(FAILED, BAD, "BAD"))
-    assert settled(settling) == {0: FAILED, 1: SKIPPED, 2: SKIPPED}
-    state = settling.flows["w"]
-    assert (state.status, state.open_nodes, state.error_code) == (WorkflowStatus.RUNNING, 0, "BAD")
-
-
-def test_f41_with_pause_a_failure_stops_the_workflow_and_only_counters_move() -> None:
-    settling = Settling([flow(on_error="PAUSE")])
-    settling.add([node(0, 1, status=RUNNING), node(1)])
-    settling.end(("w", 0), NodeEnd(FAILED, BAD, "BAD"))
-    assert settled(settling) == {0: FAILED, 1: PENDING}
-    assert settling.flows["w"].status is WorkflowStatus.PAUSED and settling.nodes["w", 1].failed == 1
-
-
-def test_f70_an_end_is_taken_once() -> None:
-    settling = Settling([flow()])
-    settling.add([node(0, 1, status=RUNNING), node(1)])
-    assert settling.end(("w", 0), NodeEnd(COMPLETED, OK)) and not settling.end(("w", 0), NodeEnd(FAILED, BAD, "BAD"))
-    assert settled(settling) == {0: COMPLETED, 1: READY}
-    assert settling.flows["w"].open_nodes == 2
-
-
 def test_f94_a_node_that_is_open_again_is_not_counted_any_more() -> None:
     settling = Settling([flow(status=WorkflowStatus.FAILED, has_error=True, open_nodes=0)])
     settling.add([node(0, 1, status=FAILED), node(1, status=SKIPPED, failed=1)])
@@ -113,26 +87,9 @@ def test_f95_a_map_that_runs_does_not_count_its_dependencies() -> None:
     assert not settling.nodes["w", 1].is_changed
 
 
-def test_f22_a_task_that_completed_makes_its_node_completed_and_any_other_end_failed() -> None:
-    assert finish.end_of_task(TaskStatus.COMPLETED, OK, None) == NodeEnd(COMPLETED, OK)
-    assert finish.end_of_task(TaskStatus.FAILED, BAD, "BAD") == NodeEnd(FAILED, BAD, "BAD")
-    for status, code in ((TaskStatus.EXPIRED, "TASK_EXPIRED"), (TaskStatus.CANCELLED, "TASK_CANCELLED")):
-        end = finish.end_of_task(status, None, None)
-        assert (end.status, end.error_code) == (FAILED, code)
-
-
 def closing(index: int, status: WorkflowTaskStatus, result: str | None = None, after_s: int = 0) -> Closing:
     code = "BAD" if status is FAILED else None
     return Closing("w", index, status, result, code, T0 + timedelta(seconds=after_s))
-
-
-def test_f42_the_first_case_that_holds_completes_the_workflow() -> None:
-    policy: dict[str, Any] = {"cases": [[0, 1], [2]], "optional": [3]}
-    given = flow(success_policy=policy, output_index=2)
-    assert deciding(given) == {0, 1, 2}
-    nodes = [closing(0, COMPLETED, OK), closing(1, SKIPPED), closing(2, COMPLETED, '{"ok":7}'), closing(3, FAILED, BAD)]
-    end = conclude(given, nodes)
-    assert (end.status, end.result) == (WorkflowStatus.COMPLETED, '{"ok":7}')
 
 
 def test_f43_without_a_case_the_error_is_that_of_the_required_node_that_failed_first() -> None:
@@ -249,15 +206,6 @@ def test_f95_f37_an_element_has_its_own_place() -> None:
         "y": 2, "x": 8, "workflow_meta": {"workflow_id": "w", "task_index": 11, "task_name": "t"},
     }  # fmt: skip
     assert json.loads(found.options) == {**options, "first": 10, "count": 2}
-
-
-def test_f95_f33_a_map_over_a_map_takes_its_values() -> None:
-    options = {"over": 0, "param": "x", "max_parallel": None, "takes_values": True}
-    given = payload(node_type="MAP", map_options=options)
-    found = expand(given, {0: source(0, COMPLETED, '{"ok":[{"ok":7},{"ok":[8]}]}')}, first=10)
-    assert [json.loads(row["task_kwargs"]) for row in found.rows] == [{"x": 7}, {"x": [8]}]
-    with pytest.raises(InputError):
-        expand(given, {0: source(0, COMPLETED, f'{{"ok":[{OK},{BAD}]}}')}, first=10)
 
 
 def test_f95_a_map_succeeds_with_as_many_elements_as_it_needs() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NewType, Optional, TypedDict, Union
 from pydantic import BaseModel
 
 from horsies import TaskError, TaskResult
-from horsies.core.models.workflow.input_checks import element_of, fits, results_in, shown
+from horsies.core.models.workflow.input_checks import element_of, fits
 from tests.each import each
 
 UserId = NewType("UserId", int)
@@ -83,23 +83,6 @@ def test_f33_fits(source: Any, target: Any, expected: bool) -> None:
 @each(
     ("annotation", "expected"),
     [
-        (TaskResult[int, TaskError], [int]),
-        (TaskResult, [Any]),
-        (TaskResult[int, TaskError] | None, [int]),
-        (TaskResult[int, TaskError] | TaskResult[str, TaskError], [int, str]),
-        (Annotated[TaskResult[int, TaskError], "x"], [int]),
-        (int, []),
-        (Any, []),
-        (list[TaskResult[int, TaskError]], []),
-    ],
-)
-def test_f33_results_in(annotation: Any, expected: list[Any]) -> None:
-    assert results_in(annotation) == expected
-
-
-@each(
-    ("annotation", "expected"),
-    [
         (list[int], (int,)),
         (list, (Any,)),
         (Any, (Any,)),
@@ -120,8 +103,3 @@ def test_f33_results_in(annotation: Any, expected: list[Any]) -> None:
 )
 def test_f95_element_of(annotation: Any, expected: tuple[Any] | None) -> None:
     assert element_of(annotation) == expected
-
-
-def test_annotations_are_shown_as_one_writes_them() -> None:
-    assert (shown(int), shown(None), shown(type(None)), shown(Any)) == ("int", "None", "None", "Any")
-    assert shown(list[int]) == "list[int]" and shown(int | None) == "int | None"
