@@ -89,7 +89,7 @@ def frame(
     if not isinstance(queue_name, str) or queue_name not in task.known_queues:
         return refused(task, f"there is no queue {queue_name!r}; known: {', '.join(sorted(task.known_queues))}")
     try:
-        _check_deadline(options.good_until)
+        check_time(options.good_until, "good_until")
         _check_key(options.idempotency_key)
         _check_reuse(options)
         flags_json = _flags_json(task, options)
@@ -201,15 +201,12 @@ def refused(task: TaskDefinition[Any, Any], why: str, cause: BaseException | Non
     return Err(TaskSendError(TaskSendErrorCode.VALIDATION_FAILED, message, exception=cause))
 
 
-def _check_deadline(good_until: Any) -> None:
-    if good_until is None:
+def check_time(time: Any, name: str) -> None:
+    """`ValueError` if this is no moment that the database can store; None is not given."""
+    if time is None:
         return
-    if not isinstance(good_until, datetime):
-        raise ValueError(f"good_until must be a datetime, not {type(good_until).__name__}")
-    _check_zone(good_until, "good_until")
-
-
-def _check_zone(time: datetime, name: str) -> None:
+    if not isinstance(time, datetime):
+        raise ValueError(f"{name} must be a datetime, not {type(time).__name__}")
     if time.utcoffset() is None:
         raise ValueError(f"{name} must have a time zone: datetime.now(UTC) + timedelta(...), not datetime.now()")
     try:
@@ -238,7 +235,7 @@ def seconds_of(delay: Any, sent_at: datetime) -> float | None:
     if delay is None:
         return None
     if isinstance(delay, datetime):
-        _check_zone(delay, "the time when it is due")
+        check_time(delay, "the time when it is due")
         seconds = max(0.0, (delay - sent_at).total_seconds())
     elif isinstance(delay, timedelta):
         seconds = delay.total_seconds()

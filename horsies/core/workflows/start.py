@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
 from horsies.core import errors, tracing
-from horsies.core.db import describe, is_about_content, is_known, is_transient, reason
+from horsies.core.db import Refused, describe, is_about_content, is_known, is_transient, reason
 from horsies.core.models.workflow import nodes, registry, results
+from horsies.core.producer import envelope
 from horsies.core.producer.send import RESEND_PAUSES, tried
 from horsies.core.store import workflow_reads
 from horsies.core.types import Err, Ok, Result, run_sync
@@ -120,10 +121,6 @@ class _Call:
         )
 
 
-class _Refused(Exception):
-    """The workflow cannot be started in this way."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Start(Generic[OutT]):
     """A start whose rows are made but not written."""
@@ -159,15 +156,17 @@ class _Start(Generic[OutT]):
             return
         key = await workflow_reads.definition_key(conn, self.call.workflow_id)
         if key != self.spec.definition_key:
-            raise _Refused(f"a workflow {self.call.workflow_id} exists already, with the definition {key!r}")
+            why = f"a workflow {self.call.workflow_id} exists already, with the definition {key!r}"
+            raise Refused(self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, why))
 
     def _handle(self, written: None) -> WorkflowHandle[OutT]:
         return WorkflowHandle(self.call.workflow_id, self.broker, self.spec)
 
     def _explain(self, problem: BaseException) -> results.WorkflowStartError:
+        if isinstance(problem, Refused):
+            refusal: results.WorkflowStartError = problem.error
+            return refusal
         cause = reason(problem)
-        if isinstance(problem, _Refused):
-            return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, str(problem))
         if is_about_content(cause):
             # This cannot be stored, however often it is tried.
             return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, describe(cause), cause=cause)
@@ -185,10 +184,11 @@ def _prepare(
     try:
         _check(spec, broker, call)
         plan = spec.plan(broker.app)
-    except (errors.HorsiesError, registry.BuildFailed, _Refused) as problem:
+    except Refused as refusal:
+        return Err(refusal.error)
+    except (errors.HorsiesError, registry.BuildFailed) as problem:
         message = problem.message if isinstance(problem, errors.HorsiesError) else str(problem)
-        cause = None if isinstance(problem, _Refused) else problem
-        return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, message, cause=cause))
+        return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, message, cause=problem))
     except Exception as problem:
         return Err(call.failed(spec.name, _Code.INTERNAL_FAILED, describe(problem), cause=problem))
     place = TreePosition(call.workflow_id, root=call.workflow_id)
@@ -215,7 +215,7 @@ def _again(
 
 def _check(spec: WorkflowSpec[Any], broker: PostgresBroker, call: _Call) -> None:
     if broker.app is not None and broker.app.sends_suppressed:
-        raise _Refused(results.NOTHING_IS_STARTED)
+        raise Refused(call.failed(spec.name, _Code.VALIDATION_FAILED, results.NOTHING_IS_STARTED))
     if not isinstance(call.workflow_id, str) or not _UUID.fullmatch(call.workflow_id):
         raise errors.WorkflowValidationError(
             f"the id of a workflow must be a UUID, not {call.workflow_id!r}",
@@ -223,23 +223,13 @@ def _check(spec: WorkflowSpec[Any], broker: PostgresBroker, call: _Call) -> None
             help_text="leave it out, or give str(uuid.uuid4())",
         )
     for name, value in (("good_until", call.good_until), ("sent_at", call.sent_at)):
-        if value is not None and (problem := _time_problem(value)):
-            raise _Refused(f"{name} {problem}")
+        try:
+            envelope.check_time(value, name)
+        except ValueError as problem:
+            raise Refused(call.failed(spec.name, _Code.VALIDATION_FAILED, str(problem))) from None
     if broker.app is None and any(isinstance(node, nodes.SubWorkflowNode) for node in spec.tasks):
         raise errors.WorkflowValidationError(
             "a workflow with sub-workflows needs a broker with an app, which knows their definitions",
             code=errors.ErrorCode.WORKFLOW_SUBWORKFLOW_APP_MISSING,
             help_text="start it with spec.start(), or give app.get_broker()",
         )
-
-
-def _time_problem(value: Any) -> str | None:
-    if not isinstance(value, datetime):
-        return f"must be a datetime, not {type(value).__name__}"
-    if value.utcoffset() is None:
-        return "must have a time zone: datetime.now(UTC) + timedelta(...), not datetime.now()"
-    try:
-        value.astimezone(UTC)
-    except OverflowError:
-        return "is outside the years 1 to 9999 in UTC"
-    return None
