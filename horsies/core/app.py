@@ -56,18 +56,12 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
 
     def __init__(self, config: AppConfig, hooks: HookRegistry | None = None) -> None:
         if not isinstance(config, AppConfig):
-            raise errors.ConfigurationError(
+            raise errors.misuse(
                 f"Horsies takes an AppConfig, not {type(config).__name__}",
-                code=errors.ErrorCode.CONFIG_INVALID,
-                location=errors.SourceLocation.of_caller(),
-                help_text="Horsies(AppConfig(broker=PostgresConfig(database_url=...)))",
+                "Horsies(AppConfig(broker=PostgresConfig(database_url=...)))",
             )
         if hooks is not None and not isinstance(hooks, HookRegistry):
-            raise errors.ConfigurationError(
-                f"hooks takes a HookRegistry, not {type(hooks).__name__}",
-                code=errors.ErrorCode.CONFIG_INVALID,
-                location=errors.SourceLocation.of_caller(),
-            )
+            raise errors.misuse(f"hooks takes a HookRegistry, not {type(hooks).__name__}")
         super().__init__()
         self.location = errors.SourceLocation.of_caller()
         self.config = config
@@ -180,9 +174,7 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
     def validate_queue_name(self, name: str) -> None:
         """Raise a `ConfigurationError` if tasks cannot be in this queue."""
         if problem := self.queue_problem(name):
-            raise errors.ConfigurationError(
-                problem, code=errors.ErrorCode.TASK_INVALID_QUEUE, location=errors.SourceLocation.of_caller()
-            )
+            raise errors.misuse(problem, code=errors.ErrorCode.TASK_INVALID_QUEUE)
 
     def queue_problem(self, name: str) -> str | None:
         """Why this queue does not exist; None if it exists."""
@@ -204,11 +196,7 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
         """Name modules that define tasks. Nothing is imported yet. Another call adds to what is already named; a module
         that is named twice is imported once."""
         if isinstance(modules, str) or not all(isinstance(module, str) and module for module in modules):
-            raise errors.ConfigurationError(
-                "discover_tasks takes a list of module names or paths of .py files",
-                code=errors.ErrorCode.CONFIG_INVALID,
-                location=errors.SourceLocation.of_caller(),
-            )
+            raise errors.misuse("discover_tasks takes a list of module names or paths of .py files")
         self._modules.extend(module for module in modules if module not in self._modules)
 
     def expand_module_globs(self, patterns: list[str]) -> list[str]:
@@ -276,9 +264,7 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
     def on_child_process_start(self, fn: H) -> H:
         """Run this function once in every child process, after its imports. Usable as a decorator."""
         if problem := _hook_problem(fn):
-            raise errors.ConfigurationError(
-                problem, code=errors.ErrorCode.CHILD_HOOK_INVALID, location=errors.SourceLocation.from_function(fn)
-            )
+            raise errors.misuse(problem, code=errors.ErrorCode.CHILD_HOOK_INVALID, of=fn)
         if fn not in self._hooks:
             self._hooks.append(fn)
         return fn

@@ -11,15 +11,8 @@ from __future__ import annotations
 import inspect
 import logging
 from asyncio import CancelledError, current_task
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from collections.abc import Callable
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 from horsies.core import errors
@@ -32,14 +25,6 @@ _FAILED: Final = object()  # instead of a context manager: the hook has raised, 
 AnyHook = TypeVar("AnyHook", bound=Callable[..., Any])
 AnyContext: TypeAlias = TaskContext | AsyncTaskContext
 AnyResult: TypeAlias = TaskResult[Any, TaskError]
-BeforeTask: TypeAlias = Callable[[Any], None] | Callable[[Any], Awaitable[None]]
-AfterTask: TypeAlias = Callable[[Any, Any], None] | Callable[[Any, Any], Awaitable[None]]
-AroundTask: TypeAlias = (
-    Callable[[Any], AbstractContextManager[Any]]
-    | Callable[[Any], AbstractAsyncContextManager[Any]]
-    | Callable[[Any], Iterator[Any]]
-    | Callable[[Any], AsyncIterator[Any]]
-)
 
 
 class TaskHooks:
@@ -113,12 +98,7 @@ class TakesHooks:
         """The hooks to add it to, from now on not empty."""
         if problem := _problem(fn, is_around=name == "around_task"):
             says, help_text = problem
-            raise errors.ConfigurationError(
-                f"app.{name} {says}",
-                code=errors.ErrorCode.CHILD_HOOK_INVALID,
-                location=errors.SourceLocation.from_function(fn) or errors.SourceLocation.of_caller(),
-                help_text=help_text,
-            )
+            raise errors.misuse(f"app.{name} {says}", help_text, code=errors.ErrorCode.CHILD_HOOK_INVALID, of=fn)
         self.task_hooks.exist = True
         return self.task_hooks
 
