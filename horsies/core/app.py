@@ -160,8 +160,11 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
 
     def register(self, task: task_decorator.TaskFunction[Any, Any]) -> None:
         """Add a task to the registry. A name belongs to one function."""
-        known = self._tasks.get(task.task_name)
-        if known is not None and not _is_same_source(known.fn, task.fn):
+        known, name = self._tasks.get(task.task_name), task.fn.__qualname__
+        # The same lines may run again, because a module was imported under a second name or reloaded. Two calls of a
+        # factory are not the same.
+        is_again = known is not None and (known.location, known.fn.__qualname__) == (task.location, name)
+        if known is not None and not (is_again and "<locals>" not in name):
             error = errors.RegistryError(
                 f"a task named {task.task_name!r} exists already",
                 code=errors.ErrorCode.TASK_DUPLICATE_NAME,
@@ -350,16 +353,6 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
 
     def __repr__(self) -> str:
         return f"<Horsies with {len(self._tasks)} task(s) on {self.config.broker.display_url()}>"
-
-
-def _is_same_source(known: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """Whether the same lines ran again, because a module was imported under a second name or reloaded. Two calls of a
-    factory are not the same."""
-    if "<locals>" in new.__qualname__:
-        return False
-    ours, theirs = known.__code__, new.__code__
-    same_place = (ours.co_filename, ours.co_firstlineno) == (theirs.co_filename, theirs.co_firstlineno)
-    return same_place and known.__qualname__ == new.__qualname__
 
 
 def _hook_problem(fn: Any) -> str | None:
