@@ -122,7 +122,7 @@ def _call(factory: Callable[..., Any], what: str) -> Any:
     except errors.HorsiesError:
         raise
     except (Exception, SystemExit) as problem:
-        raise discovery.call_error(what, problem) from problem
+        raise discovery.exec_error(f"{what} failed", problem) from problem
 
 
 def _only_app(module: ModuleType, where: str) -> Horsies:

@@ -94,7 +94,9 @@ def undecorated(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
     """Functions of the modules that return a `WorkflowSpec` and are no builders (F-92). They may be helpers, so this
     is only a warning."""
     for module in subject.modules:
-        for fn in _forgotten(module):
+        for fn in vars(module).values():
+            if not _looks_like_a_builder(module, fn) or hasattr(fn, app_workflows.BUILDER_MARK):
+                continue
             yield errors.CheckWarning(
                 f"{fn.__qualname__} returns a WorkflowSpec, but is not marked as a builder, so no check builds it",
                 code=errors.ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
@@ -136,14 +138,6 @@ def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator
                 location=task.location,
                 help_text=hint,
             )
-
-
-def _forgotten(module: ModuleType) -> list[FunctionType]:
-    return [
-        fn
-        for fn in vars(module).values()
-        if _looks_like_a_builder(module, fn) and not hasattr(fn, app_workflows.BUILDER_MARK)
-    ]
 
 
 def _concrete(kind: Definition) -> Iterator[Definition]:
@@ -191,18 +185,15 @@ def _check_builder(builder: app_workflows.WorkflowBuilder) -> Iterator[errors.Ho
             yield from _build(builder, {}, "")
         return
     for number, case in enumerate(builder.cases):
-        problem = _case_problem(case) or _binding_problem(signature, case)
+        if not isinstance(case, dict) or not all(isinstance(name, str) for name in case):
+            problem: str | None = f"a case must be a dict of arguments by name, not {type(case).__name__}"
+        else:
+            problem = _binding_problem(signature, case)
         if problem:
             text = f"has cases[{number}], which does not fit its parameters: {problem}"
             yield _finding(builder, errors.ErrorCode.WORKFLOW_CHECK_CASE_INVALID, text)
         else:
             yield from _build(builder, case, f" with cases[{number}]")
-
-
-def _case_problem(case: Any) -> str | None:
-    if isinstance(case, dict) and all(isinstance(name, str) for name in case):
-        return None
-    return f"a case must be a dict of arguments by name, not {type(case).__name__}"
 
 
 def _binding_problem(signature: inspect.Signature, case: dict[str, Any]) -> str | None:

@@ -26,13 +26,9 @@ from horsies.core.tasks.context import Outcome, Run, StopTask
 from horsies.core.tasks.definition import TaskDefinition
 
 log = logging.getLogger("horsies.task")
-
 AnyTask: TypeAlias = TaskDefinition[Any, Any]
-
 AnyResult: TypeAlias = models.TaskResult[Any, models.TaskError]
-
 T = TypeVar("T")
-
 _MAX_MESSAGE_CHARS = 4_000
 
 
@@ -146,7 +142,8 @@ def kept(this: Run) -> Report | None:
 
 def _ended(task: AnyTask, ended: Outcome) -> tuple[Report, AnyResult]:
     if ended.error is not None:
-        return _of_error(_unhandled(task, ended.error))
+        error = _unhandled(task, ended.error)
+        return report_of(error), models.TaskResult(err=error)
     outcome = ended.value
     report = _report(task, outcome)
     if report.ok:
@@ -158,10 +155,6 @@ def _ended(task: AnyTask, ended: Outcome) -> tuple[Report, AnyResult]:
         message=report.error_message,
     )
     return report, models.TaskResult(err=error)
-
-
-def _of_error(error: models.TaskError) -> tuple[Report, AnyResult]:
-    return report_of(error), models.TaskResult(err=error)
 
 
 def _unhandled(task: AnyTask, exc: BaseException) -> models.TaskError:
