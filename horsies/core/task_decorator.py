@@ -20,6 +20,7 @@ from horsies.core.codec.serde import TaskCodec
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation, TaskDefinitionError, ValidationReport
 from horsies.core.exception_mapper import default_code_problems, mapper_problems
 from horsies.core.models import queues, tasks
+from horsies.core.models.failures import Refused
 from horsies.core.node_factory import MakesNodes, NodeFactory
 from horsies.core.producer import envelope
 from horsies.core.producer.failed_sends import watched
@@ -73,13 +74,14 @@ class TaskFunction(definition.TaskDefinition[P, T], Sends[P, T], MakesNodes[P, T
     async def _replay(self, error: tasks.TaskSendError, *, scheduled: bool) -> tasks.TaskSendResult[TaskHandle[T]]:
         if self.app.sends_suppressed:
             return envelope.suppressed(self)
-        again = envelope.replay(self, error, scheduled=scheduled)
-        if isinstance(again, Err):
-            return again
+        try:
+            again = envelope.replay(self, error, scheduled=scheduled)
+        except Refused as refusal:
+            return Err(refusal.error)
         if error.batch:
-            sends = [Send(task_id, payload) for task_id, payload in again.value]
+            sends = [Send(task_id, payload) for task_id, payload in again]
             return (await self.app.sender.send_many(sends, self)).map(lambda handles: handles[0])
-        [(task_id, payload)] = again.value
+        [(task_id, payload)] = again
         return await self.app.sender.send(payload, self, task_id=task_id)
 
     def __repr__(self) -> str:
