@@ -49,7 +49,7 @@ class TaskFunction(definition.TaskDefinition[P, T], Sends[P, T], MakesNodes[P, T
     _send_options = definition.NO_OPTIONS
 
     def __init__(self, app: Horsies, fn: Callable[..., Any], **facts: Any) -> None:
-        super().__init__(fn, **facts)
+        super().__init__(fn=fn, **facts)
         self.app = app
         self._task = self
         functools.update_wrapper(self, fn)
@@ -147,7 +147,9 @@ class TaskDecorator:
         if inspect.isfunction(fn):
             try:
                 accepts = () if definition.accepts_problem(self.accepts) else self.accepts
-                codec = definition.codec_if_ready(fn, names, accepts)
+                codec = definition.build_codec(fn, names, accepts)
+            except NameError:
+                pass  # it is built at the first use
             except TaskDefinitionError as error:
                 report.add(error)
         report.raise_if_any()
@@ -176,9 +178,9 @@ class TaskDecorator:
             sizes=self.app.sizes,
             hooks=self.app.task_hooks,
             known_queues={name: config.priority_of(name) for name in self.app.queue_names},
-            codec=codec,
+            ready_codec=codec,
             local_names=names,
-            accepts=self.accepts,
+            accepts=tuple(self.accepts),
             leave_undecodable_ms=config.recovery.unknown_task_grace_ms if self.on_undecodable == "leave" else 0,
         )
 

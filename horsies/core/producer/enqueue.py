@@ -111,7 +111,8 @@ def chunks(sends: Sequence[Send]) -> Iterator[list[int]]:
     parts, so that two callers with the same keys wait for each other instead of deadlocking."""
     order: Sequence[int] = range(len(sends))
     if any(send.payload.idempotency_key is not None for send in sends):
-        order = sorted(order, key=lambda place: _key(sends[place].payload))
+        keys = [send.payload.idempotency_key for send in sends]
+        order = sorted(order, key=lambda place: (keys[place] is None, keys[place] or ""))
     chunk: list[int] = []
     size = 0
     for place in order:
@@ -127,10 +128,6 @@ def chunks(sends: Sequence[Send]) -> Iterator[list[int]]:
 def length(send: Send) -> int:
     """The length of the arguments as text."""
     return len(send.payload.args_json or "") + len(send.payload.kwargs_json or "")
-
-
-def _key(payload: tasks.TaskSendPayload) -> tuple[bool, str]:
-    return payload.idempotency_key is None, payload.idempotency_key or ""
 
 
 def _enqueue(sends: Sequence[Send], now: datetime, *, as_list: bool = False) -> Steps[list[SendOutcome]]:

@@ -12,6 +12,7 @@ import socket
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
@@ -50,7 +51,8 @@ class Hub:
             name="horsies",
             options=BY_INDEX,
         )
-        self.listener = Listener(self._session if config.has_sessions else None, name="result listener")
+        session = partial(connect, config, session=True, name="horsies listener")
+        self.listener = Listener(session if config.has_sessions else None, name="result listener")
         self.writer = Writer(self)
         self._holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._waiter: waiter.Waiter[sends.EndedTask] | None = None
@@ -160,9 +162,6 @@ class Hub:
             return await install(conn, notify=self._config.notify) if self._installs else await look(conn)
         finally:
             await conn.close()
-
-    async def _session(self) -> AsyncConnection[Any]:
-        return await connect(self._config, session=True, name="horsies listener")
 
 
 def can_exist(id_: str) -> bool:
