@@ -17,7 +17,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from horsies.core import app_workflows, discovery, errors
-from horsies.core.models import codes, sending
+from horsies.core.models import codes
 from horsies.core.models.tasks import OutcomeCode
 from horsies.core.models.workflow import SubWorkflowNode, TaskNode, WorkflowDefinition, WorkflowSpec
 from horsies.core.scheduler.payloads import schedule_problems
@@ -123,12 +123,13 @@ def advice(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
 def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator[errors.CheckWarning]:
     """Built-in codes in `auto_retry_for` that never cause a retry (HRS-217). A policy that several tasks share may list
     what only one of them can end with. Which codes of their own the functions return is not known here."""
+    limited = [task.options.retry_policy for task in tasks if task.options.timeout_ms is not None]
     for task in tasks:
         policy = task.options.retry_policy
         for code in sorted(policy.codes & codes.BUILTIN_CODE_REGISTRY.keys() if policy else ()):
             if code not in codes.RETRY_ELIGIBLE:
                 why, hint = "a task that ends with this code is never retried", f"of the built-in codes: {_RETRIED}"
-            elif code == OutcomeCode.TASK_TIMEOUT and not _is_limited(policy, tasks):
+            elif code == OutcomeCode.TASK_TIMEOUT and policy not in limited:
                 why, hint = "the task has no time limit", "@app.task(..., timeout_ms=...)"
             else:
                 continue
@@ -241,7 +242,3 @@ def _looks_like_a_builder(module: ModuleType, fn: Any) -> bool:
         returns = str(getattr(fn, "__annotations__", {}).get("return", "")).rpartition(".")[2]
         return str(returns).startswith("WorkflowSpec")
     return (typing.get_origin(returns) or returns) is WorkflowSpec
-
-
-def _is_limited(policy: sending.RetryPolicy | None, tasks: Collection[TaskDefinition[Any, Any]]) -> bool:
-    return any(task.options.timeout_ms is not None for task in tasks if task.options.retry_policy == policy)
