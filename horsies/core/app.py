@@ -6,20 +6,10 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Concatenate,
-    Literal,
-    ParamSpec,
-    TypeAlias,
-    TypeVar,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from horsies.core import app_workflows, errors, task_decorator
 from horsies.core.hooks import HookRegistry
@@ -33,13 +23,12 @@ from horsies.core.types import run_sync
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
     from horsies.core.models.broker import BrokerResult
-    from horsies.core.models.tasks import RetryPolicy, TaskError, TaskResult
+    from horsies.core.models.tasks import TaskError, TaskResult
     from horsies.core.producer.send import Sender
     from horsies.core.recovery.utils import WorkerUtils
     from horsies.core.scheduler.runtime import Schedules
     from horsies.core.task_decorator import AnyResult
     from horsies.core.tasks.context import AsyncTaskContext, TaskContext
-    from horsies.core.tasks.definition import Flags
     from horsies.testing.kit import AppTesting
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
@@ -105,50 +94,14 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
     def task(self, task_name: Callable[P, T], /) -> task_decorator.TaskFunction[P, T]: ...
     @overload
     def task(
-        self,
-        task_name: str | None = None,
-        *,
-        queue_name: str | None = None,
-        retry_policy: RetryPolicy | None = None,
-        exception_mapper: dict[type[BaseException], str] | None = None,
-        default_unhandled_error_code: str | None = None,
-        timeout_ms: int | None = None,
-        flags: Flags | None = None,
-        accepts: Sequence[Callable[..., Any]] = (),
-        on_undecodable: Literal["fail", "leave"] = "fail",
+        self, task_name: str | None = None, **options: Unpack[task_decorator.TaskOptionArgs]
     ) -> task_decorator.TaskDecorator: ...
-    def task(
-        self,
-        task_name: Any = None,
-        *,
-        queue_name: str | None = None,
-        retry_policy: RetryPolicy | None = None,
-        exception_mapper: dict[type[BaseException], str] | None = None,
-        default_unhandled_error_code: str | None = None,
-        timeout_ms: int | None = None,
-        flags: Flags | None = None,
-        accepts: Sequence[Callable[..., Any]] = (),
-        on_undecodable: Literal["fail", "leave"] = "fail",
-        **unknown: Any,
-    ) -> Any:
-        """Turn the function below into a task. Without a name it is called `module.function`. `accepts` are functions
-        with older signatures of it, which return the arguments of today; `on_undecodable="leave"` leaves a task whose
-        arguments cannot be read to other workers for a while."""
-        is_bare = callable(task_name)
-        decorator = task_decorator.TaskDecorator(
-            app=self,
-            task_name=None if is_bare else task_name,
-            queue_name=queue_name,
-            retry_policy=retry_policy,
-            exception_mapper=exception_mapper,
-            default_unhandled_error_code=default_unhandled_error_code,
-            timeout_ms=timeout_ms,
-            flags=flags,
-            accepts=accepts,
-            on_undecodable=on_undecodable,
-            unknown=unknown,
-        )
-        return decorator(task_name) if is_bare else decorator
+    def task(self, task_name: Any = None, **options: Any) -> Any:
+        """Turn the function below into a task. Without a name it is called `module.function`. The options are those of
+        `TaskOptionArgs`."""
+        if callable(task_name):
+            return task_decorator.TaskDecorator(self, None, options)(task_name)
+        return task_decorator.TaskDecorator(self, task_name, options)
 
     @property
     def tasks(self) -> Mapping[str, task_decorator.TaskFunction[Any, Any]]:
