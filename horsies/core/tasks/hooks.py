@@ -38,9 +38,6 @@ class TaskHooks:
         self.outermost: list[Callable[..., Any]] = []
         self.exist = False
 
-    def add_around(self, hook: Callable[..., Any]) -> None:
-        self.around.append(_makes_managers(hook))
-
     def add_outermost(self, hook: Callable[..., Any]) -> None:
         """For what a framework needs around a task: a context manager around the other hooks too, which are code of its
         users like the task."""
@@ -91,7 +88,7 @@ class TakesHooks:
     def around_task(self, fn: AnyHook) -> AnyHook:
         """Run each task inside this context manager: a function of the context with one `yield`, or one that returns a
         context manager; for `async def` tasks it may be an async one."""
-        self._checked(fn, "around_task").add_around(fn)
+        self._checked(fn, "around_task").around.append(_makes_managers(fn))
         return fn
 
     def _checked(self, fn: object, name: str) -> TaskHooks:
