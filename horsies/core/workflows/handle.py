@@ -64,7 +64,8 @@ class WorkflowHandle(Generic[OutT]):
         """The current result of one node; RESULT_NOT_READY as long as there is none."""
         if (node_id := self._id_of(node)) is None:
             return read.no_such_node(self.workflow_id, None)
-        match await self._ask(partial(read.ask_node, node_id=node_id)):
+        looked = await self._ask(partial(read.ask_node, node_id=node_id))
+        match looked:
             case Ok(StoredNode() as found):
                 return read.node_result(found, self._codecs.of(found))
             case Ok(_):
