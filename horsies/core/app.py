@@ -96,7 +96,7 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
     def task(
         self, task_name: str | None = None, **options: Unpack[task_decorator.TaskOptionArgs]
     ) -> task_decorator.TaskDecorator: ...
-    def task(self, task_name: Any = None, **options: Any) -> Any:
+    def task(self, task_name: Any = None, **options: Unpack[task_decorator.TaskOptionArgs]) -> Any:
         """Turn the function below into a task. Without a name it is called `module.function`. The options are those of
         `TaskOptionArgs`."""
         if callable(task_name):

@@ -186,11 +186,9 @@ def _check_builder(builder: app_workflows.WorkflowBuilder) -> Iterator[errors.Ho
             yield from _build(builder, {}, "")
         return
     for number, case in enumerate(builder.cases):
-        if not isinstance(case, dict) or not all(isinstance(name, str) for name in case):
-            problem: str | None = f"a case must be a dict of arguments by name, not {type(case).__name__}"
-        else:
-            problem = _binding_problem(signature, case)
-        if problem:
+        why = f"a case must be a dict of arguments by name, not {type(case).__name__}"
+        is_case = isinstance(case, dict) and all(isinstance(name, str) for name in case)
+        if problem := _binding_problem(signature, case) if is_case else why:
             text = f"has cases[{number}], which does not fit its parameters: {problem}"
             yield _finding(builder, errors.ErrorCode.WORKFLOW_CHECK_CASE_INVALID, text)
         else:

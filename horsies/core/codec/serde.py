@@ -89,9 +89,9 @@ def task_result_from_json(
 
 def serialize_error_payload(tr: TaskResult[Any, TaskError]) -> str:
     """The JSON of an error result. Parts that cannot be encoded are replaced by a note."""
-    for made in (lambda: tr, lambda: _presentable(tr), lambda: _last_resort(tr)):
+    for made_of in (_as_it_is, _presentable, _last_resort):
         try:
-            return _PLAIN_RESULT.encode(made())
+            return _PLAIN_RESULT.encode(made_of(tr))
         except Exception:  # whatever __str__ and properties of the user's objects raise
             continue
     return _CONSTANT
@@ -133,6 +133,10 @@ def _dump(value: Any) -> str:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _as_it_is(tr: TaskResult[Any, TaskError]) -> TaskResult[Any, TaskError]:
+    return tr
 
 
 def _presentable(tr: TaskResult[Any, TaskError]) -> TaskResult[Any, TaskError]:

@@ -52,7 +52,8 @@ class WorkflowHandle(Generic[OutT]):
             waited = await self._ask(partial(read.ask_end, timeout_ms=timeout_ms))
         match waited:
             case Ok(read.Waited(ending, nodes)) if nodes:
-                return TaskResult(ok=read.all_results(nodes, self._codecs.of))
+                every: Any = read.all_results(nodes, self._codecs.of)
+                return TaskResult(ok=every)
             case Ok(read.Waited(ending, _)):
                 return read.workflow_result(self.workflow_id, ending, self._codecs.of)
             case Err(error):
