@@ -6,20 +6,10 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Concatenate,
-    Literal,
-    ParamSpec,
-    TypeAlias,
-    TypeVar,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from horsies.core import app_workflows, errors, task_decorator
 from horsies.core.hooks import HookRegistry
@@ -33,13 +23,12 @@ from horsies.core.types import run_sync
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
     from horsies.core.models.broker import BrokerResult
-    from horsies.core.models.tasks import RetryPolicy, TaskError, TaskResult
+    from horsies.core.models.tasks import TaskError, TaskResult
     from horsies.core.producer.send import Sender
     from horsies.core.recovery.utils import WorkerUtils
     from horsies.core.scheduler.runtime import Schedules
     from horsies.core.task_decorator import AnyResult
     from horsies.core.tasks.context import AsyncTaskContext, TaskContext
-    from horsies.core.tasks.definition import Flags
     from horsies.testing.kit import AppTesting
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
@@ -56,18 +45,12 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
 
     def __init__(self, config: AppConfig, hooks: HookRegistry | None = None) -> None:
         if not isinstance(config, AppConfig):
-            raise errors.ConfigurationError(
+            raise errors.misuse(
                 f"Horsies takes an AppConfig, not {type(config).__name__}",
-                code=errors.ErrorCode.CONFIG_INVALID,
-                location=errors.SourceLocation.of_caller(),
-                help_text="Horsies(AppConfig(broker=PostgresConfig(database_url=...)))",
+                "Horsies(AppConfig(broker=PostgresConfig(database_url=...)))",
             )
         if hooks is not None and not isinstance(hooks, HookRegistry):
-            raise errors.ConfigurationError(
-                f"hooks takes a HookRegistry, not {type(hooks).__name__}",
-                code=errors.ErrorCode.CONFIG_INVALID,
-                location=errors.SourceLocation.of_caller(),
-            )
+            raise errors.misuse(f"hooks takes a HookRegistry, not {type(hooks).__name__}")
         super().__init__()
         self.location = errors.SourceLocation.of_caller()
         self.config = config
@@ -111,50 +94,14 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
     def task(self, task_name: Callable[P, T], /) -> task_decorator.TaskFunction[P, T]: ...
     @overload
     def task(
-        self,
-        task_name: str | None = None,
-        *,
-        queue_name: str | None = None,
-        retry_policy: RetryPolicy | None = None,
-        exception_mapper: dict[type[BaseException], str] | None = None,
-        default_unhandled_error_code: str | None = None,
-        timeout_ms: int | None = None,
-        flags: Flags | None = None,
-        accepts: Sequence[Callable[..., Any]] = (),
-        on_undecodable: Literal["fail", "leave"] = "fail",
+        self, task_name: str | None = None, **options: Unpack[task_decorator.TaskOptionArgs]
     ) -> task_decorator.TaskDecorator: ...
-    def task(
-        self,
-        task_name: Any = None,
-        *,
-        queue_name: str | None = None,
-        retry_policy: RetryPolicy | None = None,
-        exception_mapper: dict[type[BaseException], str] | None = None,
-        default_unhandled_error_code: str | None = None,
-        timeout_ms: int | None = None,
-        flags: Flags | None = None,
-        accepts: Sequence[Callable[..., Any]] = (),
-        on_undecodable: Literal["fail", "leave"] = "fail",
-        **unknown: Any,
-    ) -> Any:
-        """Turn the function below into a task. Without a name it is called `module.function`. `accepts` are functions
-        with older signatures of it, which return the arguments of today; `on_undecodable="leave"` leaves a task whose
-        arguments cannot be read to other workers for a while."""
-        is_bare = callable(task_name)
-        decorator = task_decorator.TaskDecorator(
-            app=self,
-            task_name=None if is_bare else task_name,
-            queue_name=queue_name,
-            retry_policy=retry_policy,
-            exception_mapper=exception_mapper,
-            default_unhandled_error_code=default_unhandled_error_code,
-            timeout_ms=timeout_ms,
-            flags=flags,
-            accepts=accepts,
-            on_undecodable=on_undecodable,
-            unknown=unknown,
-        )
-        return decorator(task_name) if is_bare else decorator
+    def task(self, task_name: Any = None, **options: Unpack[task_decorator.TaskOptionArgs]) -> Any:
+        """Turn the function below into a task. Without a name it is called `module.function`. The options are those of
+        `TaskOptionArgs`."""
+        if callable(task_name):
+            return task_decorator.TaskDecorator(self, None, options)(task_name)
+        return task_decorator.TaskDecorator(self, task_name, options)
 
     @property
     def tasks(self) -> Mapping[str, task_decorator.TaskFunction[Any, Any]]:
@@ -166,8 +113,11 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
 
     def register(self, task: task_decorator.TaskFunction[Any, Any]) -> None:
         """Add a task to the registry. A name belongs to one function."""
-        known = self._tasks.get(task.task_name)
-        if known is not None and not _is_same_source(known.fn, task.fn):
+        known, name = self._tasks.get(task.task_name), task.fn.__qualname__
+        # The same lines may run again, because a module was imported under a second name or reloaded. Two calls of a
+        # factory are not the same.
+        is_again = known is not None and (known.location, known.fn.__qualname__) == (task.location, name)
+        if known is not None and not (is_again and "<locals>" not in name):
             error = errors.RegistryError(
                 f"a task named {task.task_name!r} exists already",
                 code=errors.ErrorCode.TASK_DUPLICATE_NAME,
@@ -180,9 +130,7 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
     def validate_queue_name(self, name: str) -> None:
         """Raise a `ConfigurationError` if tasks cannot be in this queue."""
         if problem := self.queue_problem(name):
-            raise errors.ConfigurationError(
-                problem, code=errors.ErrorCode.TASK_INVALID_QUEUE, location=errors.SourceLocation.of_caller()
-            )
+            raise errors.misuse(problem, code=errors.ErrorCode.TASK_INVALID_QUEUE)
 
     def queue_problem(self, name: str) -> str | None:
         """Why this queue does not exist; None if it exists."""
@@ -204,11 +152,7 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
         """Name modules that define tasks. Nothing is imported yet. Another call adds to what is already named; a module
         that is named twice is imported once."""
         if isinstance(modules, str) or not all(isinstance(module, str) and module for module in modules):
-            raise errors.ConfigurationError(
-                "discover_tasks takes a list of module names or paths of .py files",
-                code=errors.ErrorCode.CONFIG_INVALID,
-                location=errors.SourceLocation.of_caller(),
-            )
+            raise errors.misuse("discover_tasks takes a list of module names or paths of .py files")
         self._modules.extend(module for module in modules if module not in self._modules)
 
     def expand_module_globs(self, patterns: list[str]) -> list[str]:
@@ -276,9 +220,7 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
     def on_child_process_start(self, fn: H) -> H:
         """Run this function once in every child process, after its imports. Usable as a decorator."""
         if problem := _hook_problem(fn):
-            raise errors.ConfigurationError(
-                problem, code=errors.ErrorCode.CHILD_HOOK_INVALID, location=errors.SourceLocation.from_function(fn)
-            )
+            raise errors.misuse(problem, code=errors.ErrorCode.CHILD_HOOK_INVALID, of=fn)
         if fn not in self._hooks:
             self._hooks.append(fn)
         return fn
@@ -364,16 +306,6 @@ class Horsies(app_workflows.MakesWorkflows, TakesHooks, Reads):
 
     def __repr__(self) -> str:
         return f"<Horsies with {len(self._tasks)} task(s) on {self.config.broker.display_url()}>"
-
-
-def _is_same_source(known: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """Whether the same lines ran again, because a module was imported under a second name or reloaded. Two calls of a
-    factory are not the same."""
-    if "<locals>" in new.__qualname__:
-        return False
-    ours, theirs = known.__code__, new.__code__
-    same_place = (ours.co_filename, ours.co_firstlineno) == (theirs.co_filename, theirs.co_firstlineno)
-    return same_place and known.__qualname__ == new.__qualname__
 
 
 def _hook_problem(fn: Any) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation
+from horsies.core.errors import SourceLocation, misuse
 from horsies.core.text import explains_keywords
 
 if TYPE_CHECKING:
@@ -110,11 +110,7 @@ class MakesWorkflows:
 
         def note(fn: F) -> F:
             if not callable(fn):
-                raise ConfigurationError(
-                    f"a workflow builder is a function, not {type(fn).__name__}",
-                    code=ErrorCode.CONFIG_INVALID,
-                    location=SourceLocation.of_caller(),
-                )
+                raise misuse(f"a workflow builder is a function, not {type(fn).__name__}")
             setattr(fn, BUILDER_MARK, True)
             self._builders.append(WorkflowBuilder(fn, None if cases is None else tuple(cases)))
             return fn

@@ -53,21 +53,16 @@ def module_error(entry: str, problem: BaseException) -> ConfigurationError:
     """The error for a module that cannot be imported."""
     from horsies.core.models.workflow.results import NOTHING_IS_STARTED
 
-    text = str(problem)
-    is_script = any(sign in text for sign in (NOTHING_IS_STARTED, *_SIGNS_OF_A_SCRIPT))
-    return ConfigurationError(
-        f"module {entry!r} failed on import: {type(problem).__name__}{': ' + text if text else ''}",
-        code=ErrorCode.MODULE_EXEC_ERROR,
-        location=SourceLocation.of_exception(problem),
-        help_text=_GUARD if is_script else None,
-    )
+    error = exec_error(f"module {entry!r} failed on import", problem)
+    is_script = any(sign in str(problem) for sign in (NOTHING_IS_STARTED, *_SIGNS_OF_A_SCRIPT))
+    return error.with_help(_GUARD) if is_script else error
 
 
-def call_error(what: str, problem: BaseException) -> ConfigurationError:
-    """The error for a function that should make an app, and fails."""
+def exec_error(what: str, problem: BaseException) -> ConfigurationError:
+    """The error for code of the user that fails while it is loaded."""
     text = str(problem)
     return ConfigurationError(
-        f"{what} failed: {type(problem).__name__}{': ' + text if text else ''}",
+        f"{what}: {type(problem).__name__}{': ' + text if text else ''}",
         code=ErrorCode.MODULE_EXEC_ERROR,
         location=SourceLocation.of_exception(problem),
     )

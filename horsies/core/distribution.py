@@ -60,7 +60,9 @@ def refuse_other() -> None:
     found = next(_others(), None)
     if found is None:
         return
-    facts = _facts(_text(found / DIRECT_URL))
+    from importlib import metadata
+
+    facts = _facts(metadata.PathDistribution(found).read_text(DIRECT_URL))
     if _is_here(facts):
         message = f"{MODULE!r} is the former name of the package {NAME!r}, and is still installed"
         note = f"an earlier installation of {ROOT}: {found}"
@@ -136,10 +138,3 @@ def _facts(text: str | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _text(file: Path) -> str | None:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None

@@ -281,6 +281,14 @@ class ConfigurationError(HorsiesError, ValueError):
     """A setting is wrong."""
 
 
+def misuse(
+    message: str, help_text: str | None = None, *, code: ErrorCode = ErrorCode.CONFIG_INVALID, of: Any = None
+) -> ConfigurationError:
+    """The error for a wrong call, with its place in the user's code: the function that it is about, or the call."""
+    location = SourceLocation.from_function(of) or SourceLocation.of_caller()
+    return ConfigurationError(message, code=code, location=location, help_text=help_text)
+
+
 class TaskDefinitionError(HorsiesError, TypeError):
     """A task is declared in a way that cannot work."""
 

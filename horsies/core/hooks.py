@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias, TypeVar, overload
 
 from horsies.core.codec.serde import loads_json
-from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation
+from horsies.core.errors import misuse
 from horsies.core.models.base import MOST
 from horsies.core.types import TaskStatus
 
@@ -158,6 +158,7 @@ Handler: TypeAlias = Callable[[Any], Any]
 RH = TypeVar("RH", bound=RecoveryHandler)
 IH = TypeVar("IH", bound=InterruptedHandler)
 WH = TypeVar("WH", bound=RecoveredHandler)
+_HELP = "@hooks.on(JobRecovery) above a function of one argument"
 
 
 class HookRegistry:
@@ -181,7 +182,7 @@ class HookRegistry:
     def on(self, event: Any, handler: Any = None) -> Any:
         """Register a plain or async function with one argument, the event. Without a function this is a decorator."""
         if not isinstance(event, type) or event not in self._handlers:
-            raise _wrong(_event_problem(event), handler)
+            raise misuse(_event_problem(event), _HELP, of=handler)
         if handler is None:
             return lambda function: self._add(event, function)
         return self._add(event, handler)
@@ -194,7 +195,7 @@ class HookRegistry:
 
     def _add(self, event: type[Event], handler: Any) -> Any:
         if problem := _handler_problem(event, handler):
-            raise _wrong(problem, handler)
+            raise misuse(problem, _HELP, of=handler)
         self._handlers[event].append(handler)
         return handler
 
@@ -230,13 +231,3 @@ def _handler_problem(event: type[Event], handler: Any) -> str | None:
     except ValueError:  # a builtin without a signature
         return None
     return None
-
-
-def _wrong(problem: str, handler: Any) -> ConfigurationError:
-    place = SourceLocation.from_function(handler) or SourceLocation.of_caller()
-    return ConfigurationError(
-        problem,
-        code=ErrorCode.CONFIG_INVALID,
-        location=place,
-        help_text="@hooks.on(JobRecovery) above a function of one argument",
-    )

@@ -6,6 +6,7 @@ current directory can be imported.
 import inspect
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ def load_app(locator: str) -> Horsies:
     where, colon, variable = locator.strip().partition(":")
     named = _VARIABLE.fullmatch(variable)
     if not where or (colon and named is None):
-        raise _bad_locator(f"{locator!r} does not name a module and an app in it").with_help(_FORMS)
+        raise _bad_locator(f"{locator!r} does not name a module and an app in it", _FORMS)
     module = _import(where)
     if named is None:
         return _only_app(module, where)
@@ -53,32 +54,17 @@ def locator_of(app: Horsies) -> str | None:
 
 
 def _import(where: str) -> ModuleType:
-    _make_cwd_importable()
-    if where.endswith(".py"):
-        _refuse_strange_file(where)
-    elif not all(part.isidentifier() for part in where.split(".")):
-        raise _bad_locator(f"{where!r} is not the name of a module").with_help(_FORMS)
-    with Horsies.loading():
-        return discovery.import_entry(where)
-
-
-def _quoted(locator: str) -> str:
-    """As it is typed in a shell, which would read parentheses."""
-    return f"'{locator}'" if locator.endswith(")") else locator
-
-
-def _make_cwd_importable() -> None:
-    cwd = os.getcwd()
+    cwd, path = os.getcwd(), Path(where)
     if not any(os.path.realpath(entry or cwd) == os.path.realpath(cwd) for entry in sys.path):
         sys.path.insert(0, cwd)
-
-
-def _refuse_strange_file(entry: str) -> None:
-    path = Path(entry)
-    if path.name == entry and "." in path.stem:  # pkg.mod.py
-        raise _bad_locator(f"{entry!r} is neither a dotted name nor a path").with_help(
-            f"did you mean {path.stem} or {path.stem.replace('.', '/')}.py?"
-        )
+    if not where.endswith(".py"):
+        if not all(part.isidentifier() for part in where.split(".")):
+            raise _bad_locator(f"{where!r} is not the name of a module", _FORMS)
+    elif path.name == where and "." in path.stem:  # pkg.mod.py
+        hint = f"did you mean {path.stem} or {path.stem.replace('.', '/')}.py?"
+        raise _bad_locator(f"{where!r} is neither a dotted name nor a path", hint)
+    with Horsies.loading():
+        return discovery.import_entry(where)
 
 
 def _named_app(module: ModuleType, where: str, variable: str) -> Horsies:
@@ -86,15 +72,16 @@ def _named_app(module: ModuleType, where: str, variable: str) -> Horsies:
     if isinstance(app, Horsies):
         return app
     what = f"is of type {type(app).__name__}, not a Horsies app" if hasattr(module, variable) else "does not exist"
-    error = _bad_locator(f"{variable!r} in {where} {what}")
-    if inspect.isroutine(app):
-        return _refuse(error, f"if it makes the app, call it: '{where}:{variable}()'")
     names = [*sorted(_apps_in(module)), *_factories_in(module)]
-    if not names:
-        raise error
     meant = nearest(variable, names)
-    listed = f"apps in that module: {', '.join(names)}"
-    return _refuse(error, listed if meant is None else f"did you mean {_quoted(f'{where}:{meant}')}?")
+    if inspect.isroutine(app):
+        hint: str | None = f"if it makes the app, call it: '{where}:{variable}()'"
+    elif meant is not None:
+        found = f"{where}:{meant}"
+        hint = f"did you mean {shlex.quote(found)}?"
+    else:
+        hint = f"apps in that module: {', '.join(names)}" if names else None
+    raise _bad_locator(f"{variable!r} in {where} {what}", hint)
 
 
 def _made_app(module: ModuleType, where: str, name: str) -> Horsies:
@@ -102,31 +89,31 @@ def _made_app(module: ModuleType, where: str, name: str) -> Horsies:
     cannot import it."""
     factory = getattr(module, name, None)
     if isinstance(factory, Horsies):
-        return _refuse(_bad_locator(f"{name!r} in {where} is an app, not a function"), f"use {where}:{name}")
+        raise _bad_locator(f"{name!r} in {where} is an app, not a function", f"use {where}:{name}")
     if not callable(factory):
         what = f"is of type {type(factory).__name__}, not a function" if hasattr(module, name) else "does not exist"
-        error = _bad_locator(f"{name!r} in {where} {what}")
         functions = [other for other, value in vars(module).items() if inspect.isfunction(value)]
         meant = nearest(name, functions) or next(iter(_factories_in(module)), None)
-        return _refuse(error, None if meant is None else f"did you mean '{where}:{meant.removesuffix('()')}()'?")
+        hint = None if meant is None else f"did you mean '{where}:{meant.removesuffix('()')}()'?"
+        raise _bad_locator(f"{name!r} in {where} {what}", hint)
     app = _call(factory, f"{where}:{name}()")
     if not isinstance(app, Horsies):
         if inspect.iscoroutine(app):
             app.close()
-        error = _bad_locator(f"{where}:{name}() returned {type(app).__name__}, not a Horsies app")
-        return _refuse(error, "the function must be an ordinary one, and return the app")
+        message = f"{where}:{name}() returned {type(app).__name__}, not a Horsies app"
+        raise _bad_locator(message, "the function must be an ordinary one, and return the app")
     app.make_current()
     return app
 
 
 def _call(factory: Callable[..., Any], what: str) -> Any:
-    place = errors.SourceLocation.from_function(factory)
     try:
         inspect.signature(factory).bind()
     except TypeError as problem:
-        error = _bad_locator(f"{what} cannot be called without arguments: {problem}")
-        error.location = place
-        raise error.with_help("give its parameters defaults; it may read the environment") from None
+        hint = "give its parameters defaults; it may read the environment"
+        error = _bad_locator(f"{what} cannot be called without arguments: {problem}", hint)
+        error.location = errors.SourceLocation.from_function(factory)
+        raise error from None
     except ValueError:
         pass  # it has no signature
     try:
@@ -135,7 +122,7 @@ def _call(factory: Callable[..., Any], what: str) -> Any:
     except errors.HorsiesError:
         raise
     except (Exception, SystemExit) as problem:
-        raise discovery.call_error(what, problem) from problem
+        raise discovery.exec_error(f"{what} failed", problem) from problem
 
 
 def _only_app(module: ModuleType, where: str) -> Horsies:
@@ -164,9 +151,5 @@ def _factories_in(module: ModuleType) -> list[str]:
     return sorted(f"{name}()" for name, kind in returned.items() if kind is Horsies or kind == Horsies.__name__)
 
 
-def _bad_locator(message: str) -> errors.ConfigurationError:
-    return errors.ConfigurationError(message, code=errors.ErrorCode.WORKER_INVALID_LOCATOR)
-
-
-def _refuse(error: errors.ConfigurationError, hint: str | None) -> Horsies:
-    raise error.with_help(hint) if hint else error
+def _bad_locator(message: str, hint: str | None = None) -> errors.ConfigurationError:
+    return errors.ConfigurationError(message, code=errors.ErrorCode.WORKER_INVALID_LOCATOR, help_text=hint)

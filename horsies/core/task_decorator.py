@@ -10,16 +10,17 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, overload
 
 from horsies.core.codec import arguments
 from horsies.core.codec.serde import TaskCodec
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation, TaskDefinitionError, ValidationReport
 from horsies.core.exception_mapper import default_code_problems, mapper_problems
 from horsies.core.models import queues, tasks
+from horsies.core.models.failures import Refused
 from horsies.core.node_factory import MakesNodes, NodeFactory
 from horsies.core.producer import envelope
 from horsies.core.producer.failed_sends import watched
@@ -48,7 +49,7 @@ class TaskFunction(definition.TaskDefinition[P, T], Sends[P, T], MakesNodes[P, T
     _send_options = definition.NO_OPTIONS
 
     def __init__(self, app: Horsies, fn: Callable[..., Any], **facts: Any) -> None:
-        super().__init__(fn, **facts)
+        super().__init__(fn=fn, **facts)
         self.app = app
         self._task = self
         functools.update_wrapper(self, fn)
@@ -73,13 +74,14 @@ class TaskFunction(definition.TaskDefinition[P, T], Sends[P, T], MakesNodes[P, T
     async def _replay(self, error: tasks.TaskSendError, *, scheduled: bool) -> tasks.TaskSendResult[TaskHandle[T]]:
         if self.app.sends_suppressed:
             return envelope.suppressed(self)
-        again = envelope.replay(self, error, scheduled=scheduled)
-        if isinstance(again, Err):
-            return again
+        try:
+            again = envelope.replay(self, error, scheduled=scheduled)
+        except Refused as refusal:
+            return Err(refusal.error)
         if error.batch:
-            sends = [Send(task_id, payload) for task_id, payload in again.value]
+            sends = [Send(task_id, payload) for task_id, payload in again]
             return (await self.app.sender.send_many(sends, self)).map(lambda handles: handles[0])
-        [(task_id, payload)] = again.value
+        [(task_id, payload)] = again
         return await self.app.sender.send(payload, self, task_id=task_id)
 
     def __repr__(self) -> str:
@@ -95,21 +97,28 @@ class AsyncTaskFunction(TaskFunction[P, T]):
         return execute.call(self, args, kwargs)
 
 
+class TaskOptionArgs(TypedDict, total=False):
+    """The options of `@app.task(...)`. `accepts` are functions with older signatures of the task, which return the
+    arguments of today; `on_undecodable="leave"` leaves a task whose arguments cannot be read to other workers for a
+    while."""
+
+    queue_name: str | None
+    retry_policy: tasks.RetryPolicy | None
+    exception_mapper: dict[type[BaseException], str] | None
+    default_unhandled_error_code: str | None
+    timeout_ms: int | None
+    flags: definition.Flags | None
+    accepts: Sequence[Callable[..., Any]]
+    on_undecodable: Literal["fail", "leave"]
+
+
 @dataclass(frozen=True, slots=True)
 class TaskDecorator:
     """`@app.task(...)` before it is applied to its function."""
 
     app: Horsies
     task_name: Any
-    queue_name: Any
-    retry_policy: Any
-    exception_mapper: Any
-    default_unhandled_error_code: Any
-    timeout_ms: Any
-    flags: Any
-    accepts: Any
-    on_undecodable: Any
-    unknown: Mapping[str, Any]
+    options: Mapping[str, Any]  # `TaskOptionArgs`, until they are checked
 
     # A context comes first, and is no argument of `send`; a `TaskResult` goes before any other value.
     @overload
@@ -144,8 +153,11 @@ class TaskDecorator:
         codec = None
         if inspect.isfunction(fn):
             try:
-                accepts = () if definition.accepts_problem(self.accepts) else self.accepts
-                codec = definition.codec_if_ready(fn, names, accepts)
+                accepts = self.options.get("accepts", ())
+                accepts = () if definition.accepts_problem(accepts) else accepts
+                codec = definition.build_codec(fn, names, accepts)
+            except NameError:
+                pass  # it is built at the first use
             except TaskDefinitionError as error:
                 report.add(error)
         report.raise_if_any()
@@ -157,54 +169,58 @@ class TaskDecorator:
         self, fn: Callable[..., Any], codec: TaskCodec | None, names: Mapping[str, Any]
     ) -> TaskFunction[Any, Any]:
         kind = AsyncTaskFunction if inspect.iscoroutinefunction(fn) else TaskFunction
-        config = self.app.config
-        queue = self.queue_name if self.queue_name is not None else queues.DEFAULT_QUEUE
+        config, given = self.app.config, self.options.get
+        queue = given("queue_name") or queues.DEFAULT_QUEUE
+        leaves = given("on_undecodable") == "leave"
         return kind(
             self.app,
             fn,
             task_name=self.task_name,
             queue_name=queue,
             priority=config.priority_of(queue),
-            options=tasks.TaskOptions(self.retry_policy, self.timeout_ms),
-            flags=definition.flags_of(self.flags),
-            exception_mapper=dict(self.exception_mapper or {}),
+            options=tasks.TaskOptions(given("retry_policy"), given("timeout_ms")),
+            flags=definition.flags_of(given("flags")),
+            exception_mapper=dict(given("exception_mapper") or {}),
             app_exception_mapper=config.exception_mapper,
-            default_unhandled_error_code=self.default_unhandled_error_code,
+            default_unhandled_error_code=given("default_unhandled_error_code"),
             app_default_unhandled_error_code=config.default_unhandled_error_code,
             sizes=self.app.sizes,
             hooks=self.app.task_hooks,
             known_queues={name: config.priority_of(name) for name in self.app.queue_names},
-            codec=codec,
+            ready_codec=codec,
             local_names=names,
-            accepts=self.accepts,
-            leave_undecodable_ms=config.recovery.unknown_task_grace_ms if self.on_undecodable == "leave" else 0,
+            accepts=tuple(given("accepts", ())),
+            leave_undecodable_ms=config.recovery.unknown_task_grace_ms if leaves else 0,
         )
 
     def _problems(self, fn: Any) -> Iterator[tuple[str, ErrorCode]]:
         yield from _function_problems(fn)
-        yield from _name_problems(self.task_name)
-        for option in self.unknown:
-            known = [each.name for each in fields(self) if each.name not in ("app", "unknown")]
+        name, given = self.task_name, self.options.get
+        if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+            text = f"a task name must have 1 to {MAX_NAME_LENGTH} printable characters: @app.task('name')"
+            yield text, ErrorCode.TASK_INVALID_OPTIONS
+        known = {"task_name", *TaskOptionArgs.__optional_keys__}
+        for option in [option for option in self.options if option not in known]:
             text = f"@app.task() has no option {option!r}{about_unknown(option, known, OF_TASKS)}"
             yield text, ErrorCode.TASK_INVALID_OPTIONS
-        if problem := self.app.task_queue_problem(self.queue_name):
+        if problem := self.app.task_queue_problem(given("queue_name")):
             yield problem, ErrorCode.TASK_INVALID_QUEUE
-        if self.retry_policy is not None and not isinstance(self.retry_policy, tasks.RetryPolicy):
+        if not isinstance(given("retry_policy"), tasks.RetryPolicy | None):
             yield "retry_policy must be a RetryPolicy", ErrorCode.TASK_INVALID_OPTIONS
-        if self.timeout_ms is not None and not tasks.is_timeout(self.timeout_ms):
+        if given("timeout_ms") is not None and not tasks.is_timeout(given("timeout_ms")):
             text = f"timeout_ms must be an integer from {tasks.MIN_TIMEOUT_MS} to {tasks.MAX_TIMEOUT_MS} (a year)"
             yield text, ErrorCode.TASK_INVALID_OPTIONS
-        if problem := definition.accepts_problem(self.accepts):
+        if problem := definition.accepts_problem(given("accepts", ())):
             yield problem, ErrorCode.TASK_INVALID_OPTIONS
-        if self.on_undecodable not in ("fail", "leave"):
+        if given("on_undecodable", "fail") not in ("fail", "leave"):
             yield "on_undecodable must be 'fail' or 'leave'", ErrorCode.TASK_INVALID_OPTIONS
         try:
-            definition.flags_of(self.flags)
+            definition.flags_of(given("flags"))
         except (ValueError, TypeError) as problem:
             yield str(problem), ErrorCode.TASK_INVALID_OPTIONS
-        yield from mapper_problems(self.exception_mapper or {})
-        if self.default_unhandled_error_code is not None:
-            yield from default_code_problems(self.default_unhandled_error_code)
+        yield from mapper_problems(given("exception_mapper") or {})
+        if given("default_unhandled_error_code") is not None:
+            yield from default_code_problems(given("default_unhandled_error_code"))
 
 
 def default_name(fn: Callable[..., Any]) -> str:
@@ -229,9 +245,3 @@ def _function_problems(fn: Any) -> Iterator[tuple[str, ErrorCode]]:
         yield f"a task must be a plain function, not {type(fn).__name__}", _PREDECORATED
     elif inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         yield "a task returns one TaskResult and cannot be a generator", ErrorCode.TASK_INVALID_RETURN_TYPE
-
-
-def _name_problems(name: Any) -> Iterator[tuple[str, ErrorCode]]:
-    if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-        text = f"a task name must have 1 to {MAX_NAME_LENGTH} printable characters: @app.task('name')"
-        yield text, ErrorCode.TASK_INVALID_OPTIONS

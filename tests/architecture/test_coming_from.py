@@ -54,6 +54,9 @@ ENUMS = (horsies.TaskStatus, horsies.WorkflowTaskStatus, horsies.TaskSendErrorCo
 
 def parameters(thing: Any) -> set[str]:
     """What a call takes by name."""
+    options = str(getattr(thing, "__annotations__", {}).get("options", ""))
+    if options.startswith("Unpack["):
+        return {*inspect.signature(thing).parameters, *eval(options[7:-1], thing.__globals__).__optional_keys__}
     if inspect.isclass(thing) and issubclass(thing, BaseModel):
         return set(thing.model_fields)
     if thing is TaskFunction.with_options:

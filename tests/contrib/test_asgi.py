@@ -86,7 +86,7 @@ def test_x21_of_several_servers_the_last_one_closes(app: Horsies, database_url: 
 
 def waits_of(app: Horsies) -> int:
     hub = app.get_broker().bridge.peek()
-    return 0 if hub is None or hub._waiter is None else len(hub._waiter._places)
+    return 0 if hub is None else sum(len(waiter._places) for waiter in hub._waiters.values())
 
 
 def test_x21_it_runs_the_lifespan_of_the_application_inside(app: Horsies) -> None:

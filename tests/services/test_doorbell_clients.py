@@ -47,14 +47,14 @@ async def listens(broker: PostgresBroker, db: AsyncConnection) -> None:
 
 async def waiter_of(broker: PostgresBroker) -> Any:
     async def find() -> Any:
-        return broker.hub._waiter
+        return broker.hub._waiters.get("task_done")
 
     return await broker.bridge.call(find)
 
 
 async def has_looked(broker: PostgresBroker, task_id: str) -> bool:
     async def look() -> bool:
-        found = broker.hub._waiter
+        found = broker.hub._waiters.get("task_done")
         places = found._places.get(task_id, []) if found is not None else []
         return broker.hub.listener.connected and bool(places) and all(place.looked for place in places)
 
@@ -154,8 +154,7 @@ async def test_d60_a_client_that_left_while_its_word_was_written_takes_it_back(
 
 
 async def _remembered(broker: PostgresBroker) -> dict[str, float]:
-    assert broker.hub._waiter is not None
-    return broker.hub._waiter._word
+    return broker.hub._waiters["task_done"]._word
 
 
 async def _is_blocked(db: AsyncConnection) -> bool:

@@ -70,7 +70,8 @@ async def is_waited_for(broker: PostgresBroker, task_id: str) -> bool:
 
     async def look() -> bool:
         hub = broker.hub
-        places = hub._waiter._places.get(task_id, []) if hub._waiter is not None else []
+        found = hub._waiters.get("task_done")
+        places = found._places.get(task_id, []) if found is not None else []
         return hub.listener.connected and bool(places) and all(place.looked for place in places)
 
     return await broker.bridge.call(look)

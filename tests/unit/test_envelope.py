@@ -210,11 +210,6 @@ def test_t57_bad_idempotency_keys(key: Any) -> None:
     assert build(resize, "img", options=SendOptions(idempotency_key="x" * 255)).is_ok()
 
 
-def failed(task: Any, **made: Any) -> TaskSendError:
-    payload = build(task, **made).unwrap()
-    return TaskSendError(TaskSendErrorCode.ENQUEUE_FAILED, "down", "id-1", payload, retryable=True)
-
-
 def test_t48_errors_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         TaskSendError(TaskSendErrorCode.ENQUEUE_FAILED, "down").message = "x"  # type: ignore[misc]

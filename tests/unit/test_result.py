@@ -37,9 +37,9 @@ def test_t65_frozen() -> None:
 @each("result", [Ok(1), Err("e")])
 def test_t03a_no_attribute_can_be_set_or_deleted(result: Result[int, str]) -> None:
     for name in ("value", "error", "other", "ok"):
-        with pytest.raises(dataclasses.FrozenInstanceError, match=name):
+        with pytest.raises((AttributeError, TypeError)):
             setattr(result, name, 2)
-        with pytest.raises(dataclasses.FrozenInstanceError, match=name):
+        with pytest.raises((AttributeError, TypeError)):
             delattr(result, name)
     assert pickle.loads(pickle.dumps(result)) == copy.deepcopy(result) == result
 

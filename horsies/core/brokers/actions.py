@@ -22,8 +22,7 @@ from horsies.core.models.failures import OperationFailed
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.producer.enqueue import new_task_ids
 from horsies.core.producer.hub import can_exist
-from horsies.core.sql import stored
-from horsies.core.store import many, reasons, rollup, workers
+from horsies.core.store import many, rollup, workers
 from horsies.core.store.many import TaskState
 from horsies.core.types import Err, Ok, TaskStatus
 
@@ -106,7 +105,7 @@ class Action(Generic[R]):
 
     tries = 5
     stuck = TaskActionErrorCode.TASK_NOT_WAITING
-    of_workflow = "is a matter of that"  # what to do about a task of a workflow instead
+    of_workflow: str | None = "is a matter of that"  # what to do about a task of a workflow instead; None: the same
 
     async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, R]:
         """Do it to those of these tasks that are in a state for it."""
@@ -121,14 +120,12 @@ class Action(Generic[R]):
         if state is None:
             return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
         problem = self.problem(state)
-        if state.workflow_id is not None:
+        if state.workflow_id is not None and self.of_workflow is not None:
             why = f"belongs to workflow {state.workflow_id}; {self.of_workflow}"
             problem = TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why
-        return (
-            None
-            if problem is None
-            else TaskActionError(problem[0], f"task {task_id} {problem[1]}", task_id, state.status)
-        )
+        if problem is None:
+            return None
+        return TaskActionError(problem[0], f"task {task_id} {problem[1]}", task_id, state.status)
 
     async def refusals(self, conn: Connection, ids: Sequence[str]) -> dict[str, TaskActionError | None]:
         """Why it was not, or would not be, done to these tasks."""
@@ -191,22 +188,22 @@ class Rerun(Action[TaskRerun]):
 class RunNow(Action[TaskDue]):
     """A waiting task that is due later is due now, also one of a workflow."""
 
+    of_workflow = None
+
     async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, TaskDue]:
         return {task_id: TaskDue(task_id, due) for task_id, due in (await many.run_now(conn, ids)).items()}
 
-    async def refusals(self, conn: Connection, ids: Sequence[str]) -> dict[str, TaskActionError | None]:
-        found: dict[str, TaskActionError | None] = {}
-        for task_id in ids:
-            facts = await reasons.task_facts(conn, task_id)
-            problem = None if facts is None else why_not_run(facts)
-            if facts is None:
-                found[task_id] = self.refusal(task_id, None)
-            elif problem is None:
-                found[task_id] = None
-            else:
-                status = stored(TaskStatus, facts.status)
-                found[task_id] = TaskActionError(problem[0], f"task {task_id} {problem[1]}", task_id, status)
-        return found
+    def problem(self, state: TaskState) -> tuple[TaskActionErrorCode, str] | None:
+        if state.status is not TaskStatus.PENDING:
+            return TaskActionErrorCode.TASK_NOT_WAITING, f"is {state.status}: only a waiting task can be run now"
+        if state.is_overdue:
+            return TaskActionErrorCode.TASK_NOT_WAITING, "has passed its deadline, and will be EXPIRED"
+        if state.workflow_id is not None and state.workflow_status not in ("PENDING", "RUNNING"):
+            why = f"is held: its workflow {state.workflow_id} is {state.workflow_status or 'gone'}"
+            return TaskActionErrorCode.TASK_IS_HELD, why
+        if state.is_due:
+            return TaskActionErrorCode.TASK_IS_DUE, "is due already: a worker takes it as soon as one has room"
+        return None
 
 
 async def act(
@@ -314,17 +311,3 @@ async def drain_worker(broker: PostgresBroker, worker_id: str) -> WorkerDraining
         why = f"no worker {worker_id} is registered"
         raise Refused(WorkerActionError(WorkerActionErrorCode.WORKER_NOT_FOUND, why, worker_id))
     return WorkerDraining(worker_id, requested_at)
-
-
-def why_not_run(task: reasons.TaskFacts) -> tuple[TaskActionErrorCode, str] | None:
-    """Why a task is not made due. None: it could be, and came to that between two statements, so it is tried again."""
-    if task.status != TaskStatus.PENDING:
-        return TaskActionErrorCode.TASK_NOT_WAITING, f"is {task.status}: only a waiting task can be run now"
-    if task.good_until is not None and task.good_until <= task.now:
-        return TaskActionErrorCode.TASK_NOT_WAITING, "has passed its deadline, and will be EXPIRED"
-    if task.workflow_id is not None and task.workflow_status not in ("PENDING", "RUNNING"):
-        why = f"is held: its workflow {task.workflow_id} is {task.workflow_status or 'gone'}"
-        return TaskActionErrorCode.TASK_IS_HELD, why
-    if max(task.enqueued_at, task.next_retry_at or task.enqueued_at) <= task.now:
-        return TaskActionErrorCode.TASK_IS_DUE, "is due already: a worker takes it as soon as one has room"
-    return None

@@ -59,10 +59,9 @@ class PostgresBroker(Reads):
         self.config = config
         self.app = app
         self._installs = True
-        self.bridge: Bridge[Hub] = Bridge(self._make_hub, dispose=Hub.close, name="horsies broker")
-
-    def _make_hub(self) -> Hub:
-        return Hub(self.config, installs=self._installs)
+        self.bridge: Bridge[Hub] = Bridge(
+            lambda: Hub(self.config, installs=self._installs), dispose=Hub.close, name="horsies broker"
+        )
 
     def _reads(self) -> PostgresBroker:
         return self

@@ -17,7 +17,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from horsies.core import app_workflows, discovery, errors
-from horsies.core.models import codes, sending
+from horsies.core.models import codes
 from horsies.core.models.tasks import OutcomeCode
 from horsies.core.models.workflow import SubWorkflowNode, TaskNode, WorkflowDefinition, WorkflowSpec
 from horsies.core.scheduler.payloads import schedule_problems
@@ -94,7 +94,9 @@ def undecorated(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
     """Functions of the modules that return a `WorkflowSpec` and are no builders (F-92). They may be helpers, so this
     is only a warning."""
     for module in subject.modules:
-        for fn in _forgotten(module):
+        for fn in vars(module).values():
+            if not _looks_like_a_builder(module, fn) or hasattr(fn, app_workflows.BUILDER_MARK):
+                continue
             yield errors.CheckWarning(
                 f"{fn.__qualname__} returns a WorkflowSpec, but is not marked as a builder, so no check builds it",
                 code=errors.ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
@@ -121,12 +123,13 @@ def advice(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
 def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator[errors.CheckWarning]:
     """Built-in codes in `auto_retry_for` that never cause a retry (HRS-217). A policy that several tasks share may list
     what only one of them can end with. Which codes of their own the functions return is not known here."""
+    limited = [task.options.retry_policy for task in tasks if task.options.timeout_ms is not None]
     for task in tasks:
         policy = task.options.retry_policy
         for code in sorted(policy.codes & codes.BUILTIN_CODE_REGISTRY.keys() if policy else ()):
             if code not in codes.RETRY_ELIGIBLE:
                 why, hint = "a task that ends with this code is never retried", f"of the built-in codes: {_RETRIED}"
-            elif code == OutcomeCode.TASK_TIMEOUT and not _is_limited(policy, tasks):
+            elif code == OutcomeCode.TASK_TIMEOUT and policy not in limited:
                 why, hint = "the task has no time limit", "@app.task(..., timeout_ms=...)"
             else:
                 continue
@@ -136,14 +139,6 @@ def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator
                 location=task.location,
                 help_text=hint,
             )
-
-
-def _forgotten(module: ModuleType) -> list[FunctionType]:
-    return [
-        fn
-        for fn in vars(module).values()
-        if _looks_like_a_builder(module, fn) and not hasattr(fn, app_workflows.BUILDER_MARK)
-    ]
 
 
 def _concrete(kind: Definition) -> Iterator[Definition]:
@@ -191,18 +186,13 @@ def _check_builder(builder: app_workflows.WorkflowBuilder) -> Iterator[errors.Ho
             yield from _build(builder, {}, "")
         return
     for number, case in enumerate(builder.cases):
-        problem = _case_problem(case) or _binding_problem(signature, case)
-        if problem:
+        why = f"a case must be a dict of arguments by name, not {type(case).__name__}"
+        is_case = isinstance(case, dict) and all(isinstance(name, str) for name in case)
+        if problem := _binding_problem(signature, case) if is_case else why:
             text = f"has cases[{number}], which does not fit its parameters: {problem}"
             yield _finding(builder, errors.ErrorCode.WORKFLOW_CHECK_CASE_INVALID, text)
         else:
             yield from _build(builder, case, f" with cases[{number}]")
-
-
-def _case_problem(case: Any) -> str | None:
-    if isinstance(case, dict) and all(isinstance(name, str) for name in case):
-        return None
-    return f"a case must be a dict of arguments by name, not {type(case).__name__}"
 
 
 def _binding_problem(signature: inspect.Signature, case: dict[str, Any]) -> str | None:
@@ -250,7 +240,3 @@ def _looks_like_a_builder(module: ModuleType, fn: Any) -> bool:
         returns = str(getattr(fn, "__annotations__", {}).get("return", "")).rpartition(".")[2]
         return str(returns).startswith("WorkflowSpec")
     return (typing.get_origin(returns) or returns) is WorkflowSpec
-
-
-def _is_limited(policy: sending.RetryPolicy | None, tasks: Collection[TaskDefinition[Any, Any]]) -> bool:
-    return any(task.options.timeout_ms is not None for task in tasks if task.options.retry_policy == policy)

@@ -114,7 +114,7 @@ def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -
     """The signature with its annotations resolved. `NameError` if one of them names something that does not exist
     yet, `FilledParameterError` if the library could not fill in a parameter."""
     hints = typing.get_type_hints(fn, localns=dict(local_names or {}), include_extras=True)
-    parameters = _parameters(fn)
+    parameters = list(_signature(fn).parameters.values())
     _check_filled(parameters, hints)
     kind_of_context = _context_kind(hints.get(CONTEXT))
     filled = INJECTED if kind_of_context is None else INJECTED | {CONTEXT}
@@ -193,10 +193,6 @@ def _signature(fn: Callable[..., Any]) -> inspect.Signature:
         # Names that do not exist yet must not keep us from seeing the parameters.
         return inspect.signature(fn, annotation_format=annotationlib.Format.FORWARDREF)
     return inspect.signature(fn)
-
-
-def _parameters(fn: Callable[..., Any]) -> list[Parameter]:
-    return list(_signature(fn).parameters.values())
 
 
 def _only(parameters: list[Parameter], kind: Any) -> str | None:

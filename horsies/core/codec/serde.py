@@ -72,7 +72,7 @@ def dumps_json(value: Any) -> Result[str, SerializationError]:
 
 def loads_json(text: str | None) -> Result[Any, SerializationError]:
     """The plain value of a JSON text; None if there is no text."""
-    return _attempt(lambda: None if text is None else _load(text))
+    return _attempt(lambda: None if text is None else json.loads(text, parse_constant=_refuse_constant))
 
 
 def task_result_from_json(
@@ -82,20 +82,16 @@ def task_result_from_json(
     try:
         return Ok((codec or _PLAIN_RESULT).decode(text))
     except shapes.CodecError as problem:
-        return Err(unreadable(problem))
-
-
-def unreadable(problem: shapes.CodecError) -> SerializationError:
-    """Why a stored result could not be decoded: its value has another type, or it is no result at all."""
-    has_other_type = isinstance(problem, shapes.TypeMismatchError) and problem.first == "ok"
-    return SerializationError(str(problem), ContractCode.PYDANTIC_HYDRATION_ERROR if has_other_type else _UNREADABLE)
+        has_other_type = isinstance(problem, shapes.TypeMismatchError) and problem.first == "ok"
+        code = ContractCode.PYDANTIC_HYDRATION_ERROR if has_other_type else _UNREADABLE
+        return Err(SerializationError(str(problem), code))
 
 
 def serialize_error_payload(tr: TaskResult[Any, TaskError]) -> str:
     """The JSON of an error result. Parts that cannot be encoded are replaced by a note."""
-    for attempt in (_as_it_is, _presentable, _last_resort):
+    for made_of in (_as_it_is, _presentable, _last_resort):
         try:
-            return _PLAIN_RESULT.encode(attempt(tr))
+            return _PLAIN_RESULT.encode(made_of(tr))
         except Exception:  # whatever __str__ and properties of the user's objects raise
             continue
     return _CONSTANT
@@ -133,10 +129,6 @@ def _attempt(produce: Callable[[], T]) -> Result[T, SerializationError]:
 
 def _dump(value: Any) -> str:
     return _PLAIN_VALUE.encode((value,))[1:-1]
-
-
-def _load(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> Any:

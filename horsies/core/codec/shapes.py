@@ -62,14 +62,6 @@ class TypeMismatchError(CodecError):
         self.first = first
 
 
-class NotJsonError(CodecError):
-    """The type allows any value, but this one contains something that is not JSON."""
-
-
-class UnreadableError(CodecError):
-    """The text is not JSON."""
-
-
 class Shape:
     """The members of one JSON object or list, each with its type. Built once, used for every value."""
 
@@ -85,8 +77,8 @@ class Shape:
         self._suspicious = (*_SUSPICIOUS, b"null") if _holds_models(adapter.core_schema) else _SUSPICIOUS
 
     def check(self, value: Any) -> Any:
-        """The value as its type defines it, if it fits strictly; otherwise a `TypeMismatchError`, or a `NotJsonError`
-        where the type would allow any JSON."""
+        """The value as its type defines it, if it fits strictly; otherwise a `TypeMismatchError`, or another
+        `CodecError` where the type would allow any JSON."""
         try:
             return self._validate_python(value, strict=True)
         except pydantic.ValidationError as problem:
@@ -112,16 +104,16 @@ class Shape:
         return data.decode()
 
     def decode(self, text: str, *, strict: bool | None = None) -> Any:
-        """The value of a text. `UnreadableError` if it is not JSON, `TypeMismatchError` if it does not fit."""
+        """The value of a text. `TypeMismatchError` if it does not fit, another `CodecError` if it is not JSON."""
         try:
             return self._validate_json(text, strict=strict, by_alias=True, by_name=True)
         except pydantic.ValidationError as problem:
             details = problem.errors(include_url=False, include_input=False, include_context=False)
             if not details[0]["loc"] and details[0]["type"] in ("json_invalid", "json_type", "string_unicode"):
-                raise UnreadableError(details[0]["msg"]) from None
+                raise CodecError(details[0]["msg"]) from None
             raise self._mismatch(problem) from None
         except UnicodeEncodeError:
-            raise UnreadableError("Invalid JSON: lone surrogates") from None
+            raise CodecError("Invalid JSON: lone surrogates") from None
         except Exception as problem:
             raise _foreign(problem) from None
 
@@ -153,7 +145,7 @@ class Shape:
     def _mismatch(self, problem: pydantic.ValidationError) -> CodecError:
         details = problem.errors(include_url=False, include_input=False, include_context=False)
         if any(detail["type"] == _NOT_JSON for detail in details):
-            return NotJsonError(self._describe(problem))
+            return CodecError(self._describe(problem))
         return TypeMismatchError(self._describe(problem), str(details[0]["loc"][0]) if details[0]["loc"] else "")
 
     def _describe(self, problem: pydantic.ValidationError) -> str:
@@ -245,8 +237,11 @@ class ResultCodec:
 
 def json_safe(kind: Any) -> Any:
     """The annotation with every `Any` in it read as "a JSON value", so that no value changes its type."""
-    if kind in _BARE:
-        return _BARE[kind]
+    try:
+        if kind in _BARE:
+            return _BARE[kind]
+    except TypeError:
+        pass  # an annotation that cannot be hashed
     origin, given = get_origin(kind), get_args(kind)
     if not given or origin is typing.Literal:
         return kind
@@ -262,34 +257,16 @@ def json_safe(kind: Any) -> Any:
     return kind
 
 
-class _Hashable:
-    """Looking up an unhashable annotation must not fail."""
-
-    def __init__(self, table: dict[Any, Any]) -> None:
-        self._table = table
-
-    def __contains__(self, kind: Any) -> bool:
-        try:
-            return kind in self._table
-        except TypeError:
-            return False
-
-    def __getitem__(self, kind: Any) -> Any:
-        return self._table[kind]
-
-
-_BARE = _Hashable(
-    {
-        Any: pydantic.JsonValue,
-        object: pydantic.JsonValue,
-        list: list[pydantic.JsonValue],
-        typing.List: list[pydantic.JsonValue],  # noqa: UP006
-        dict: dict[str, pydantic.JsonValue],
-        typing.Dict: dict[str, pydantic.JsonValue],  # noqa: UP006
-        tuple: tuple[pydantic.JsonValue, ...],
-        typing.Tuple: tuple[pydantic.JsonValue, ...],  # noqa: UP006
-    }
-)
+_BARE: dict[Any, Any] = {
+    Any: pydantic.JsonValue,
+    object: pydantic.JsonValue,
+    list: list[pydantic.JsonValue],
+    typing.List: list[pydantic.JsonValue],  # noqa: UP006
+    dict: dict[str, pydantic.JsonValue],
+    typing.Dict: dict[str, pydantic.JsonValue],  # noqa: UP006
+    tuple: tuple[pydantic.JsonValue, ...],
+    typing.Tuple: tuple[pydantic.JsonValue, ...],  # noqa: UP006
+}
 
 
 def adapter_of(build: Builder) -> pydantic.TypeAdapter[Any]:

@@ -31,6 +31,7 @@ from psycopg.pq import Format
 from horsies.core.db.bridge import BridgeError
 from horsies.core.errors import HorsiesError
 from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, BrokerResult, PostgresConfig
+from horsies.core.models.failures import Refused as Refused
 from horsies.core.types import Err, Ok
 
 P = ParamSpec("P")
@@ -89,14 +90,6 @@ class OperationRefused(Exception):
 
 class SchemaInitFailed(Exception):
     """The tables could not be created or checked; the cause says why."""
-
-
-class Refused(Exception):
-    """An operation was not made, for the reason in this error value."""
-
-    def __init__(self, error: Any) -> None:
-        super().__init__(error.message)
-        self.error = error
 
 
 def as_result(

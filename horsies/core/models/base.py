@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, ValidationReport
+from horsies.core.errors import ErrorCode, HorsiesError, ValidationReport, misuse
 from horsies.core.text import about_unknown, visible
 
 # Every number has a largest value, so that it is refused here and not by PostgreSQL or by a timer in the middle of
@@ -53,7 +53,7 @@ class ConfigModel(BaseModel):
                 self._report_field(report, detail)
         for violation in self._violations_apart_from(bad, data):
             code = violation.code or self.error_code
-            report.add(_error(self._label(*violation.fields) + violation.message, code, violation.help_text))
+            report.add(misuse(self._label(*violation.fields) + violation.message, violation.help_text, code=code))
         if report.has_errors():
             # `from None`, because pydantic's own text could show the given value.
             try:
@@ -84,12 +84,8 @@ class ConfigModel(BaseModel):
         text = str(cause) if isinstance(cause, ValueError | AssertionError) else detail["msg"]
         if detail["type"] == "extra_forbidden":
             text = f"unknown setting{about_unknown(where[-1], type(self).model_fields)}"
-        report.add(_error(f"{self._label('.'.join(where))}{text}", code, None))
+        report.add(misuse(f"{self._label('.'.join(where))}{text}", code=code))
 
     def _label(self, *fields: str) -> str:
         named = ", ".join(name for name in fields if name)
         return f"{type(self).__name__}.{named}: " if named else f"{type(self).__name__}: "
-
-
-def _error(message: str, code: ErrorCode, help_text: str | None) -> ConfigurationError:
-    return ConfigurationError(message, code=code, location=SourceLocation.of_caller(), help_text=help_text)

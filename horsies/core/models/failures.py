@@ -1,7 +1,10 @@
-"""What all error values have in common. Each operation has its own codes, and adds what it is about."""
+"""What all error values have in common. Each operation has its own codes, and adds what it is about. Inside the library
+an operation that is not made raises `Refused`; at its edge that becomes an `Err`.
+"""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,3 +15,11 @@ class OperationFailed:
     message: str
     retryable: bool = field(default=False, kw_only=True)
     exception: BaseException | None = field(default=None, kw_only=True)
+
+
+class Refused(Exception):
+    """An operation is not made, for the reason in this error value."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(error.message)
+        self.error = error

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,10 +49,21 @@ _WANTED = (
     "connection= takes a psycopg Connection, or an SQLAlchemy Connection or Session on psycopg, for send(); "
     "for send_async() their async counterparts (SQLAlchemy also on asyncpg), or a Connection of asyncpg"
 )
+# Modules and classes: what blocks, what is awaited, and what has connections.
+_ASYNCPG = (("asyncpg.connection", "Connection"), ("asyncpg.pool", "PoolConnectionProxy"))
+_ASYNC = (
+    ("psycopg", "AsyncConnection"),
+    *_ASYNCPG,
+    ("sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session", "AsyncConnection"),
+)
+_BLOCKING = (
+    ("psycopg", "Connection"),
+    ("sqlalchemy.engine", "Connection"),
+    ("sqlalchemy.orm", "Session", "scoped_session"),
+)
 _POOLS = (
     ("asyncpg.pool", "Pool"),
-    ("psycopg_pool", "ConnectionPool"),
-    ("psycopg_pool", "AsyncConnectionPool"),
+    ("psycopg_pool", "ConnectionPool", "AsyncConnectionPool"),
     ("sqlalchemy.engine", "Engine"),
     ("sqlalchemy.ext.asyncio", "AsyncEngine"),
 )
@@ -111,7 +122,8 @@ def chunks(sends: Sequence[Send]) -> Iterator[list[int]]:
     parts, so that two callers with the same keys wait for each other instead of deadlocking."""
     order: Sequence[int] = range(len(sends))
     if any(send.payload.idempotency_key is not None for send in sends):
-        order = sorted(order, key=lambda place: _key(sends[place].payload))
+        keys = [send.payload.idempotency_key for send in sends]
+        order = sorted(order, key=lambda place: (keys[place] is None, keys[place] or ""))
     chunk: list[int] = []
     size = 0
     for place in order:
@@ -127,10 +139,6 @@ def chunks(sends: Sequence[Send]) -> Iterator[list[int]]:
 def length(send: Send) -> int:
     """The length of the arguments as text."""
     return len(send.payload.args_json or "") + len(send.payload.kwargs_json or "")
-
-
-def _key(payload: tasks.TaskSendPayload) -> tuple[bool, str]:
-    return payload.idempotency_key is None, payload.idempotency_key or ""
 
 
 def _enqueue(sends: Sequence[Send], now: datetime, *, as_list: bool = False) -> Steps[list[SendOutcome]]:
@@ -254,7 +262,7 @@ async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
     if isinstance(connection, psycopg.AsyncConnection):
         _check(connection)
         return await run_async(_framed(connection, sends), lambda statement: _execute_async(connection, statement))
-    if _is_asyncpg(connection):
+    if _is_any(connection, _ASYNCPG):
         return await _write_asyncpg(connection, sends)
     if _is(connection, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session"):
         connection = await connection.connection()
@@ -271,10 +279,6 @@ async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
         return await run_async(_framed(raw.driver_connection, sends), execute)
     _check_loop(raw.driver_connection)
     return await run_async(_framed_as_list(sends, is_inside=not raw.dbapi_connection.autocommit), execute)
-
-
-def _is_asyncpg(connection: Any) -> bool:
-    return _is(connection, "asyncpg.connection", "Connection") or _is(connection, "asyncpg.pool", "PoolConnectionProxy")
 
 
 async def _write_asyncpg(connection: Any, sends: Sequence[Send]) -> list[str]:
@@ -383,21 +387,17 @@ def _check_loop(connection: Any) -> None:
 def _wrong(connection: Any) -> WrongConnectionError:
     kind = type(connection)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    if (
-        isinstance(connection, psycopg.AsyncConnection)
-        or _is_asyncpg(connection)
-        or _is(connection, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session", "AsyncConnection")
-    ):
+    if _is_any(connection, _ASYNC):
         return WrongConnectionError(f"{name} is async: await send_async(), schedule_async() or send_many_async()")
-    if (
-        isinstance(connection, psycopg.Connection)
-        or _is(connection, "sqlalchemy.engine", "Connection")
-        or _is(connection, "sqlalchemy.orm", "Session", "scoped_session")
-    ):
+    if _is_any(connection, _BLOCKING):
         return WrongConnectionError(f"{name} blocks: call send(), schedule() or send_many(), or pass an async one")
-    if any(_is(connection, module, pool) for module, pool in _POOLS):
+    if _is_any(connection, _POOLS):
         return WrongConnectionError(f"{name} is a pool: take a connection from it, and pass that one")
     return WrongConnectionError(f"{_WANTED}; not {name}")
+
+
+def _is_any(thing: Any, kinds: Iterable[tuple[str, ...]]) -> bool:
+    return any(_is(thing, *kind) for kind in kinds)
 
 
 def _is(thing: Any, module: str, *names: str) -> bool:

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from horsies.core.codec.serde import SerializationError, args_to_json, kwargs_to_json
 from horsies.core.codec.shapes import CodecError
 from horsies.core.errors import TaskDefinitionError
+from horsies.core.models.failures import Refused
 from horsies.core.models.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from horsies.core.models.sending import Draft, TaskSendPayload, payload_of
 from horsies.core.models.tasks import (
@@ -56,8 +57,10 @@ def build(
     delay: Any = None,
 ) -> Result[TaskSendPayload, TaskSendError]:
     """The payload of a send, or why there is none."""
-    made = draft(task, args, kwargs, options, sent_at, delay)
-    return Err(made) if isinstance(made, TaskSendError) else Ok(payload_of(*made))
+    try:
+        return Ok(payload_of(*draft(task, args, kwargs, options, sent_at, delay)))
+    except Refused as refusal:
+        return Err(refusal.error)
 
 
 def draft(
@@ -67,13 +70,12 @@ def draft(
     options: SendOptions,
     sent_at: datetime,
     delay: Any = None,
-) -> Draft | TaskSendError:
-    """What the payload of a send will consist of."""
+) -> Draft:
+    """What the payload of a send will consist of; `Refused` if there is none."""
     if has_deadline(task, kwargs):
         kwargs = dict(kwargs)
         options = replace(options, good_until=kwargs.pop("good_until"))
-    framed = frame(task, options, sent_at, delay)
-    return fill(framed.value, args, kwargs) if isinstance(framed, Ok) else framed.error
+    return fill(frame(task, options, sent_at, delay), args, kwargs)
 
 
 def has_deadline(task: TaskDefinition[Any, Any], kwargs: Mapping[str, Any]) -> bool:
@@ -81,15 +83,13 @@ def has_deadline(task: TaskDefinition[Any, Any], kwargs: Mapping[str, Any]) -> b
     return "good_until" in kwargs and "good_until" not in task.codec.signature.keyword
 
 
-def frame(
-    task: TaskDefinition[Any, Any], options: SendOptions, sent_at: datetime, delay: Any = None
-) -> Result[Frame, TaskSendError]:
-    """Everything except the arguments, or what is wrong with it."""
+def frame(task: TaskDefinition[Any, Any], options: SendOptions, sent_at: datetime, delay: Any = None) -> Frame:
+    """Everything except the arguments."""
     queue_name = task.queue_name if options.queue is None else options.queue
     if not isinstance(queue_name, str) or queue_name not in task.known_queues:
-        return refused(task, f"there is no queue {queue_name!r}; known: {', '.join(sorted(task.known_queues))}")
+        raise refused(task, f"there is no queue {queue_name!r}; known: {', '.join(sorted(task.known_queues))}")
     try:
-        _check_deadline(options.good_until)
+        check_time(options.good_until, "good_until")
         _check_key(options.idempotency_key)
         _check_reuse(options)
         flags_json = _flags_json(task, options)
@@ -97,7 +97,7 @@ def frame(
         options_json = _options_json(task, options)
         delay = _delay(options, sent_at, delay)
     except ValueError as problem:
-        return refused(task, str(problem), problem)
+        raise refused(task, str(problem), problem) from None
     fields = {
         "task_name": task.task_name,
         "queue_name": queue_name,
@@ -110,20 +110,20 @@ def frame(
         "idempotency_key": options.idempotency_key,
         _REUSE: options.reuse_after_failure,
     }
-    return Ok(Frame(task, fields, sha_with(fields)))
+    return Frame(task, fields, sha_with(fields))
 
 
-def fill(framed: Frame, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Draft | TaskSendError:
-    """What a send with these arguments will consist of, or what is wrong with them."""
+def fill(framed: Frame, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Draft:
+    """What a send with these arguments will consist of."""
     task, fields, sha = framed
     try:
         args_json, kwargs_json = task.codec.arguments.encode(args, kwargs)
     except TaskDefinitionError as problem:
-        return refused(task, problem.message, problem).error
+        raise refused(task, problem.message, problem) from None
     except (CodecError, ValueError) as problem:
-        return refused(task, str(problem), problem).error
+        raise refused(task, str(problem), problem) from None
     if too_large := task.sizes.refusal(task.task_name, args_json, kwargs_json):
-        return TaskSendError(TaskSendErrorCode.PAYLOAD_TOO_LARGE, f"task {task.task_name!r}: {too_large}")
+        raise refused(task, too_large, code=TaskSendErrorCode.PAYLOAD_TOO_LARGE)
     return fields, args_json, kwargs_json, sha(args_json, kwargs_json)
 
 
@@ -165,25 +165,25 @@ def payload_for(
 
 def replay(
     task: TaskDefinition[Any, Any], error: TaskSendError, *, scheduled: bool
-) -> Result[list[tuple[str, TaskSendPayload]], TaskSendError]:
-    """The ids and payloads of a failed `send`, `schedule` or `send_many` that can be retried, or why it cannot."""
+) -> list[tuple[str, TaskSendPayload]]:
+    """The ids and payloads of a failed `send`, `schedule` or `send_many`; `Refused` if it cannot be retried."""
     if not isinstance(error, TaskSendError) or error.code is not TaskSendErrorCode.ENQUEUE_FAILED:
-        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be retried")
+        raise refused(task, "only a TaskSendError with ENQUEUE_FAILED can be retried")
     again = list(error.batch)
     if not again and error.task_id is not None and error.payload is not None:
         again = [(error.task_id, error.payload)]
     if not again:
-        return refused(task, "the error has no id and no payload to send again")
+        raise refused(task, "the error has no id and no payload to send again")
     is_schedule = not error.batch and again[0][1].enqueue_delay_seconds is not None
     if is_schedule is not scheduled:
-        return refused(task, "retry_send is for errors of send and send_many, retry_schedule for those of schedule")
+        raise refused(task, "retry_send is for errors of send and send_many, retry_schedule for those of schedule")
     for task_id, payload in again:
         if payload.task_name != task.task_name:
-            return refused(task, f"the error belongs to task {payload.task_name!r}")
+            raise refused(task, f"the error belongs to task {payload.task_name!r}")
         if not is_intact(payload):
             why = f"task {task.task_name!r}: the payload was changed since it was first sent"
-            return Err(TaskSendError(TaskSendErrorCode.PAYLOAD_MISMATCH, why, task_id=task_id, payload=payload))
-    return Ok(again)
+            raise Refused(TaskSendError(TaskSendErrorCode.PAYLOAD_MISMATCH, why, task_id=task_id, payload=payload))
+    return again
 
 
 def suppressed(task: TaskDefinition[Any, Any]) -> Err[TaskSendError]:
@@ -195,21 +195,22 @@ def suppressed(task: TaskDefinition[Any, Any]) -> Err[TaskSendError]:
     return Err(TaskSendError(TaskSendErrorCode.SEND_SUPPRESSED, message))
 
 
-def refused(task: TaskDefinition[Any, Any], why: str, cause: BaseException | None = None) -> Err[TaskSendError]:
-    """The error for a send that did not pass validation."""
-    message = f"task {task.task_name!r}: {why}"
-    return Err(TaskSendError(TaskSendErrorCode.VALIDATION_FAILED, message, exception=cause))
+def refused(
+    task: TaskDefinition[Any, Any],
+    why: str,
+    cause: BaseException | None = None,
+    code: TaskSendErrorCode = TaskSendErrorCode.VALIDATION_FAILED,
+) -> Refused:
+    """For a send that is not valid."""
+    return Refused(TaskSendError(code, f"task {task.task_name!r}: {why}", exception=cause))
 
 
-def _check_deadline(good_until: Any) -> None:
-    if good_until is None:
+def check_time(time: Any, name: str) -> None:
+    """`ValueError` if this is no moment that the database can store; None is not given."""
+    if time is None:
         return
-    if not isinstance(good_until, datetime):
-        raise ValueError(f"good_until must be a datetime, not {type(good_until).__name__}")
-    _check_zone(good_until, "good_until")
-
-
-def _check_zone(time: datetime, name: str) -> None:
+    if not isinstance(time, datetime):
+        raise ValueError(f"{name} must be a datetime, not {type(time).__name__}")
     if time.utcoffset() is None:
         raise ValueError(f"{name} must have a time zone: datetime.now(UTC) + timedelta(...), not datetime.now()")
     try:
@@ -238,7 +239,7 @@ def seconds_of(delay: Any, sent_at: datetime) -> float | None:
     if delay is None:
         return None
     if isinstance(delay, datetime):
-        _check_zone(delay, "the time when it is due")
+        check_time(delay, "the time when it is due")
         seconds = max(0.0, (delay - sent_at).total_seconds())
     elif isinstance(delay, timedelta):
         seconds = delay.total_seconds()

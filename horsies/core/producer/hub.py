@@ -10,8 +10,9 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
@@ -50,11 +51,11 @@ class Hub:
             name="horsies",
             options=BY_INDEX,
         )
-        self.listener = Listener(self._session if config.has_sessions else None, name="result listener")
+        session = partial(connect, config, session=True, name="horsies listener")
+        self.listener = Listener(session if config.has_sessions else None, name="result listener")
         self.writer = Writer(self)
         self._holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self._waiter: waiter.Waiter[sends.EndedTask] | None = None
-        self._workflow_waiter: waiter.Waiter[workflow_reads.WorkflowEnded] | None = None
+        self._waiters: dict[str, waiter.Waiter[Any]] = {}  # by their channels
         self._installed: InstallReport | None = None
         self._installing: asyncio.Task[InstallReport] | None = None
         self.is_interrupted = False
@@ -91,20 +92,19 @@ class Hub:
         if not can_exist(task_id):
             # No such id can exist. It is left out, because the database would refuse the whole statement.
             return sends.EndedTask(task_id, None, None, None, None)
-        return await self._wait(self._open_waiter, task_id, timeout)
+        return await self._wait(waiter.TASKS, task_id, timeout)
 
     async def wait_for_workflow(self, workflow_id: str, timeout: float | None) -> waiter.WorkflowEnding:
         """How the workflow ended, or that it is paused, or why that is not known; it never raises."""
         if not can_exist(workflow_id):
             return workflow_reads.WorkflowEnded(workflow_id, None)
-        return await self._wait(self._open_workflow_waiter, workflow_id, timeout)
+        return await self._wait(waiter.WORKFLOWS, workflow_id, timeout)
 
     def interrupt_waits(self) -> None:
         """Whoever waits for a result is told that this process waits no longer; later callers get one look each."""
         self.is_interrupted = True
-        for one in (self._waiter, self._workflow_waiter):
-            if one is not None:
-                one.interrupt()
+        for one in self._waiters.values():
+            one.interrupt()
 
     async def listen(self) -> None:
         """Make sure that the LISTEN connection exists; raise the reason if it does not."""
@@ -118,41 +118,29 @@ class Hub:
     async def close(self) -> None:
         self.interrupt_waits()
         await self.writer.close()
-        for one in (self._waiter, self._workflow_waiter):
-            if one is not None:
-                await one.stop()
+        for one in self._waiters.values():
+            await one.stop()
         await self.listener.stop()
         await self._pool.close()
         await drain_pending_connects()
 
     async def _wait(
-        self, open_waiter: Callable[[], Awaitable[waiter.Waiter[EndedT]]], id_: str, timeout: float | None
+        self, subject: waiter.WaitSubject[EndedT], id_: str, timeout: float | None
     ) -> EndedT | waiter.NoEnding:
         begun = monotonic()
         try:
             async with asyncio.timeout(None if timeout is None else max(timeout, waiter.FIRST_LOOK_SECONDS)):
-                opened = await open_waiter()
+                report = await self.ready()
         except TimeoutError:
             return waiter.TimedOut()
         except SchemaInitFailed as problem:
             return waiter.Unreachable(problem)
+        if (found := self._waiters.get(subject.channel)) is None:
+            found = waiter.Waiter(self._pool, self.listener, subject, holder=self._holder, notify=report.notify)
+            self._waiters[subject.channel] = found
         if self.is_interrupted:
-            opened.interrupt()
-        return await opened.wait(id_, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
-
-    async def _open_waiter(self) -> waiter.Waiter[sends.EndedTask]:
-        report = await self.ready()
-        if self._waiter is None:
-            self._waiter = waiter.Waiter(
-                self._pool, self.listener, waiter.TASKS, holder=self._holder, notify=report.notify
-            )
-        return self._waiter
-
-    async def _open_workflow_waiter(self) -> waiter.Waiter[workflow_reads.WorkflowEnded]:
-        await self.ready()
-        if self._workflow_waiter is None:
-            self._workflow_waiter = waiter.Waiter(self._pool, self.listener, waiter.WORKFLOWS, holder=self._holder)
-        return self._workflow_waiter
+            found.interrupt()
+        return await found.wait(id_, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
 
     async def _install(self) -> InstallReport:
         conn = await connect(self._config, session=True, name="horsies schema")
@@ -160,9 +148,6 @@ class Hub:
             return await install(conn, notify=self._config.notify) if self._installs else await look(conn)
         finally:
             await conn.close()
-
-    async def _session(self) -> AsyncConnection[Any]:
-        return await connect(self._config, session=True, name="horsies listener")
 
 
 def can_exist(id_: str) -> bool:

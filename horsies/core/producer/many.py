@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, final
 
 from horsies.core import tracing
+from horsies.core.models.failures import Refused
 from horsies.core.models.sending import Draft
-from horsies.core.models.tasks import TaskSendError, TaskSendResult
+from horsies.core.models.tasks import TaskSendResult
 from horsies.core.producer import bulk, enqueue, envelope
 from horsies.core.producer.failed_sends import watched
 from horsies.core.producer.send import TaskHandle
@@ -29,7 +30,7 @@ from horsies.core.tasks.definition import (
     given,
 )
 from horsies.core.text import refuse_unknown
-from horsies.core.types import Err, Ok, Result, pause, run_sync
+from horsies.core.types import Err, pause, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.task_decorator import TaskFunction
@@ -73,15 +74,13 @@ async def collect(
     options: SendOptions,
     sent_at: datetime,
     stream: bulk.Stream | None = None,
-) -> Result[Drafts, TaskSendError]:
-    """What to write for the calls, or what is wrong with the first bad one. Others need an event loop meanwhile. The
-    stream gets each part as soon as it is encoded."""
+) -> Drafts:
+    """What to write for the calls; `Refused` says what is wrong with the first bad one. Others need an event loop
+    meanwhile. The stream gets each part as soon as it is encoded."""
     made = Drafts([], [])
     written = 0
     new_ids = enqueue.new_task_ids()
     for draft in _each(task, calls, options, sent_at):
-        if isinstance(draft, TaskSendError):
-            return Err(draft)
         made.ids.append(next(new_ids))
         made.drafts.append(draft)
         if len(made) % AT_A_TIME == 0:
@@ -91,25 +90,24 @@ async def collect(
             await pause(0)
     if stream is not None:
         stream.put(made.part(written, len(made)))
-    return Ok(made)
+    return made
 
 
-def _each(
-    task: TaskDefinition[Any, Any], calls: Any, options: SendOptions, sent_at: datetime
-) -> Iterator[Draft | TaskSendError]:
+def _each(task: TaskDefinition[Any, Any], calls: Any, options: SendOptions, sent_at: datetime) -> Iterator[Draft]:
     try:
         options = _for_all(calls, options)
     except ValueError as problem:
-        yield envelope.refused(task, str(problem), problem).error
-        return
+        raise envelope.refused(task, str(problem), problem) from None
     # The calls that have no key share this; a key that may be reused belongs to a call of its own.
     shared = envelope.frame(task, replace(options, reuse_after_failure=False), sent_at)
-    if isinstance(shared, Err):
-        yield shared.error
-        return
     for position, call in enumerate(calls):
-        made = _draft(shared.value, call, options)
-        yield _at(position, task, made) if isinstance(made, TaskSendError) else made
+        try:
+            made = _draft(shared, call, options)
+        except Refused as refusal:
+            whose = f"task {task.task_name!r}: "
+            message = f"{whose}calls[{position}]: {refusal.error.message.removeprefix(whose)}"
+            raise Refused(replace(refusal.error, message=message, position=position)) from None
+        yield made
 
 
 def _for_all(calls: Any, options: SendOptions) -> SendOptions:
@@ -124,16 +122,16 @@ def _for_all(calls: Any, options: SendOptions) -> SendOptions:
     return options if options.flags is None else replace(options, flags=flags_of(options.flags))
 
 
-def _draft(shared: envelope.Frame, call: Any, options: SendOptions) -> Draft | TaskSendError:
+def _draft(shared: envelope.Frame, call: Any, options: SendOptions) -> Draft:
     task = shared.task
     if isinstance(call, tuple):
         return envelope.fill(shared, call, {})
     if isinstance(call, PreparedTask):
         return _prepared(shared, call, options)
     if not isinstance(call, Mapping):
-        return envelope.refused(task, f"{_A_CALL}, not {type(call).__name__}").error
+        raise envelope.refused(task, f"{_A_CALL}, not {type(call).__name__}")
     if not all(isinstance(name, str) for name in call):
-        return envelope.refused(task, "the names of keyword arguments must be strings").error
+        raise envelope.refused(task, "the names of keyword arguments must be strings")
     if envelope.has_deadline(task, call):
         return envelope.draft(task, (), call, options, shared.fields["sent_at"])
     return envelope.fill(shared, (), dict(call))
@@ -142,24 +140,19 @@ def _draft(shared: envelope.Frame, call: Any, options: SendOptions) -> Draft | T
 _A_CALL = "a call is a tuple of positional arguments, a dict of keyword arguments or a task.prepare(...)"
 
 
-def _prepared(shared: envelope.Frame, call: PreparedTask[Any, Any], options: SendOptions) -> Draft | TaskSendError:
+def _prepared(shared: envelope.Frame, call: PreparedTask[Any, Any], options: SendOptions) -> Draft:
     task = shared.task
     if call.task.task_name != task.task_name:
-        return envelope.refused(task, f"it was prepared for task {call.task.task_name!r}").error
+        raise envelope.refused(task, f"it was prepared for task {call.task.task_name!r}")
     if call.options.connection is not None and call.options.connection is not options.connection:
-        return envelope.refused(task, "it was prepared with a different connection than the send_many").error
+        raise envelope.refused(task, "it was prepared with a different connection than the send_many")
     if call.options is NO_OPTIONS and not envelope.has_deadline(task, call.kwargs):
         return envelope.fill(shared, call.args, dict(call.kwargs))
     try:
         own = call.options.with_defaults(options)
     except ValueError as problem:
-        return envelope.refused(task, str(problem), problem).error
+        raise envelope.refused(task, str(problem), problem) from None
     return envelope.draft(task, call.args, dict(call.kwargs), own, shared.fields["sent_at"])
-
-
-def _at(position: int, task: TaskDefinition[Any, Any], error: TaskSendError) -> TaskSendError:
-    whose = f"task {task.task_name!r}: "
-    return replace(error, message=f"{whose}calls[{position}]: {error.message.removeprefix(whose)}", position=position)
 
 
 class Sends(Generic[P, T]):
@@ -229,9 +222,9 @@ class Sends(Generic[P, T]):
         stream = task.app.sender.stream(sent_at) if may_begin(calls, options) else None
         try:
             batch = await collect(task, calls, options, sent_at, stream)
-            if isinstance(batch, Err):
-                return batch
-            return await task.app.sender.send_many(batch.value, task, connection=options.connection, stream=stream)
+            return await task.app.sender.send_many(batch, task, connection=options.connection, stream=stream)
+        except Refused as refusal:
+            return Err(refusal.error)
         finally:
             if stream is not None:
                 stream.drop()

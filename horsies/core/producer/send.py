@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from horsies.core.brokers.actions import TaskActionResult
     from horsies.core.brokers.postgres import PostgresBroker
     from horsies.core.codec.shapes import ResultCodec
-    from horsies.core.db.bridge import Reply
     from horsies.core.models.broker import BrokerResult
     from horsies.core.models.notes import TaskLogLine
-    from horsies.core.producer.hub import Hub
     from horsies.core.producer.waiter import Ending
     from horsies.core.tasks.definition import CallerConnection
 
@@ -141,13 +139,9 @@ _NO_TABLES = (
 )
 
 E = TypeVar("E", bound=Retryable)
-
 AnyTask: TypeAlias = TaskDefinition[Any, Any]
-
 Ids: TypeAlias = list[str]
-
 Written: TypeAlias = Result[Ids, models.TaskSendError]
-
 Explain: TypeAlias = Callable[[BaseException], models.TaskSendError]
 
 
@@ -172,8 +166,11 @@ class Sender:
         """Write the row, under a new id or, for a repeated send, under its own id."""
         task_id = task_id or enqueue.new_task_id()
         with tracing.sending(payload, task_id) as span:
-            send = Send(task_id, payload, span.trace)
-            return self._handle(task, await self._send(send, task, connection), span)
+            written = await self._send(Send(task_id, payload, span.trace), task, connection)
+            if isinstance(written, Err):
+                span.failed(written.error.code)
+                return written
+        return Ok(TaskHandle(written.value[0], self._broker, task.codec.result))
 
     def stream(self, sent_at: datetime) -> bulk.Stream:
         """For tasks of a `send_many` that are written while it encodes the others. It must be ended or dropped."""
@@ -191,8 +188,15 @@ class Sender:
         if not sends:
             return Ok([])
         with tracing.sending(sends[0].payload, None, len(sends)) as span:
-            sends = _traced(sends, span.trace)
-            return self._handles(task, await self._send_all(sends, task, connection, stream), span)
+            if isinstance(sends, Drafts):
+                sends = sends.traced(span.trace)
+            elif span.trace is not None:
+                sends = [send._replace(trace=span.trace) for send in sends]
+            written = await self._send_all(sends, task, connection, stream)
+            if isinstance(written, Err):
+                span.failed(written.error.code)
+                return written
+        return Ok([TaskHandle(task_id, self._broker, task.codec.result) for task_id in written.value])
 
     async def _send(self, send: Send, task: AnyTask, connection: CallerConnection | None) -> Written:
         explain = partial(failure, send)
@@ -217,8 +221,7 @@ class Sender:
                 new = untried.pop()
                 if await bulk.copied(self._broker, new, stream):
                     return new.ids
-            writing = partial(self._broker.write_all, list(sends))
-            return await self._broker.bridge.call(writing)
+            return await self._broker.bridge.call(partial(self._broker.write_all, list(sends)))
 
         return attempt
 
@@ -226,33 +229,7 @@ class Sender:
         hub = self._broker.bridge.peek()
         if hub is not None and (written := await hub.writer.write_alone(send)) is not None:
             return _accepted(written)
-        return _accepted(await self._broker.bridge.ask_async(_submit(send)))
-
-    def _handle(
-        self, task: TaskDefinition[Any, T], written: Written, span: tracing.Span
-    ) -> models.TaskSendResult[TaskHandle[T]]:
-        if isinstance(written, Err):
-            span.failed(written.error.code)
-            return written
-        return Ok(TaskHandle(written.value[0], self._broker, task.codec.result))
-
-    def _handles(
-        self, task: TaskDefinition[Any, T], written: Written, span: tracing.Span
-    ) -> models.TaskSendResult[list[TaskHandle[T]]]:
-        if isinstance(written, Err):
-            span.failed(written.error.code)
-            return written
-        return Ok([TaskHandle(task_id, self._broker, task.codec.result) for task_id in written.value])
-
-
-def _traced(sends: Sequence[Send], trace: str | None) -> Sequence[Send]:
-    if isinstance(sends, Drafts):
-        return sends.traced(trace)
-    return sends if trace is None else [send._replace(trace=trace) for send in sends]
-
-
-def _submit(send: Send) -> Callable[[Hub, Reply[enqueue.SendOutcome]], None]:
-    return lambda hub, answer: hub.writer.submit(send, answer)
+        return _accepted(await self._broker.bridge.ask_async(lambda hub, answer: hub.writer.submit(send, answer)))
 
 
 def _accepted(verdict: enqueue.SendOutcome) -> Ids:

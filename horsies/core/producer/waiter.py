@@ -24,8 +24,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from psycopg import AsyncConnection
 
-from horsies.core.codec.serde import SerializationError, task_result_from_json, unreadable
-from horsies.core.codec.shapes import CodecError, ResultCodec
+from horsies.core.codec.serde import SerializationError, task_result_from_json
+from horsies.core.codec.shapes import ResultCodec
 from horsies.core.db import Backoff, Listener, Pool, broker_error, describe, is_transient
 from horsies.core.models import broker
 from horsies.core.models import tasks as models
@@ -340,29 +340,38 @@ AnyResult: TypeAlias = models.TaskResult[Any, models.TaskError]
 
 
 def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyResult:
-    """What the caller gets; a stored text that cannot be read is an error result too."""
+    """What the caller gets."""
+    if not isinstance(ending, sends.EndedTask):
+        return no_ending(f"task {task_id}", ending)
+    if ending.status is None:
+        hint = "one that was sent in a transaction is there after its commit"
+        return failed(models.RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}; {hint}")
+    read = None if ending.result is None else read_text(ending.result, codec)
+    is_known = ending.status in (TaskStatus.CANCELLED, TaskStatus.EXPIRED)  # the status alone is enough
+    if read is None or (is_known and isinstance(read, Err)):
+        return _without_text(ending)
+    return stored_result(f"result of task {task_id}", read)
+
+
+def no_ending(what: str, ending: NoEnding) -> AnyResult:
+    """What the caller of a wait gets that ended before the task or the workflow."""
     match ending:
         case TimedOut():
-            return _err(
-                models.RetrievalCode.WAIT_TIMEOUT, f"task {task_id} did not end in time; it may still be running"
-            )
+            return failed(models.RetrievalCode.WAIT_TIMEOUT, f"{what} did not end in time; it may still be running")
         case Interrupted():
-            return _err(
-                models.RetrievalCode.WAIT_INTERRUPTED,
-                f"this process stops and does not wait for task {task_id} any longer; the task goes on",
-            )
+            why = f"this process stops and no longer waits for {what}, which goes on"
+            return failed(models.RetrievalCode.WAIT_INTERRUPTED, why)
         case Unreachable(problem):
-            return _err(
-                models.OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}"
-            )
-        case sends.EndedTask(status=None):
-            hint = "one that was sent in a transaction is there after its commit"
-            return _err(models.RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}; {hint}")
-        case sends.EndedTask(result=None):
-            return _without_text(ending)
-        case sends.EndedTask():
-            read = read_text(ending.result or "", codec)
-            return read.value if isinstance(read, Ok) else _unreadable(ending, read.err_value)
+            why = f"the database could not be queried: {describe(problem)}"
+            return failed(models.OperationalErrorCode.BROKER_ERROR, why)
+
+
+def stored_result(what: str, read: Result[AnyResult, SerializationError]) -> AnyResult:
+    """A stored text that cannot be read is an error result too."""
+    if isinstance(read, Ok):
+        return read.value
+    problem = read.err_value
+    return failed(problem.code, f"the stored {what} cannot be read: {problem.message}")
 
 
 def typed_result_of(
@@ -390,37 +399,26 @@ def is_final(ending: Ending) -> bool:
 
 def read_text(text: str, codec: ResultCodec | None) -> Result[AnyResult, SerializationError]:
     """Read a stored result. A valid result whose value has the wrong type is distinguished from an invalid result."""
-    if codec is None:
-        return task_result_from_json(text)
-    try:
-        return Ok(codec.decode(text))
-    except CodecError as problem:
-        error = unreadable(problem)
-    plain = task_result_from_json(text)
-    if isinstance(plain, Ok) and plain.value.is_ok():
-        return Err(SerializationError(error.message, models.ContractCode.PYDANTIC_HYDRATION_ERROR))
-    return Err(error)
+    read = task_result_from_json(text, codec)
+    if isinstance(read, Err) and codec is not None:
+        plain = task_result_from_json(text)
+        if isinstance(plain, Ok) and plain.value.is_ok():
+            return Err(SerializationError(read.error.message, models.ContractCode.PYDANTIC_HYDRATION_ERROR))
+    return read
 
 
 def _without_text(ended: sends.EndedTask) -> AnyResult:
     match ended.status:
         case TaskStatus.CANCELLED:
-            return _err(models.OutcomeCode.TASK_CANCELLED, "the task was cancelled")
+            return failed(models.OutcomeCode.TASK_CANCELLED, "the task was cancelled")
         case TaskStatus.EXPIRED:
-            return _err(models.OutcomeCode.TASK_EXPIRED, "the task expired before it ran")
+            return failed(models.OutcomeCode.TASK_EXPIRED, "the task expired before it ran")
         case TaskStatus.FAILED:
-            return _err(
-                models.OperationalErrorCode.WORKER_CRASHED, ended.failed_reason or "the task failed without a result"
-            )
+            why = ended.failed_reason or "the task failed without a result"
+            return failed(models.OperationalErrorCode.WORKER_CRASHED, why)
         case _:
-            return _err(models.RetrievalCode.RESULT_NOT_AVAILABLE, "the task completed, but no result is stored")
+            return failed(models.RetrievalCode.RESULT_NOT_AVAILABLE, "the task completed, but no result is stored")
 
 
-def _unreadable(ended: sends.EndedTask, problem: SerializationError) -> AnyResult:
-    if ended.status in (TaskStatus.CANCELLED, TaskStatus.EXPIRED):
-        return _without_text(ended)  # the status alone is enough
-    return _err(problem.code, f"the stored result of task {ended.task_id} cannot be read: {problem.message}")
-
-
-def _err(code: models.BuiltInTaskCode, message: str) -> AnyResult:
-    return models.TaskResult(err=models.TaskError(error_code=code, message=message))
+def failed(code: models.BuiltInTaskCode, message: str, data: Any = None) -> AnyResult:
+    return models.TaskResult(err=models.TaskError(error_code=code, message=message, data=data))

@@ -7,6 +7,7 @@ is limited by its own work and not by commits. This part runs on the loop of the
 
 import asyncio
 import threading
+from asyncio import _get_running_loop
 from collections import deque
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import InvalidStateError
@@ -43,9 +44,8 @@ class Writer:
         self._waiting: deque[Waiting] = deque()
         self._lanes: set[asyncio.Task[None]] = set()
         self._alone = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = (
-            None  # the loop of blocking senders; None while one of them runs it
-        )
+        # The loop of blocking senders; None while one of them runs it.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
     async def write_alone(self, send: Send) -> enqueue.SendOutcome | None:
@@ -53,7 +53,7 @@ class Writer:
         done now, because others are sending too or no connection lies idle, or because a caller that blocks does so
         inside a running loop: then `submit` it."""
         blocks = is_blocking()
-        if blocks and _is_loop_running():
+        if blocks and _get_running_loop() is not None:
             return None
         with self._alone_with_a_connection() as conn:
             if conn is None:
@@ -165,14 +165,6 @@ class Writer:
             for (_, answer), verdict in zip(batch, verdicts, strict=True):
                 with suppress(InvalidStateError, asyncio.InvalidStateError):  # the sender has given up
                     answer.set_result(verdict)
-
-
-def _is_loop_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 async def _written(conn: AsyncConnection[Any], send: Send) -> enqueue.SendOutcome:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from horsies.core.db import Bridge, Connection, as_result, facts_of, is_about_content, on_bridge
+from horsies.core.db import Bridge, Connection, Refused, as_result, facts_of, is_about_content, on_bridge
 from horsies.core.errors import HorsiesError
 from horsies.core.models.schedule import IntervalSchedule, TaskSchedule
 from horsies.core.models.schedule import config as models
@@ -32,30 +32,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 UPCOMING = 5
-
-
-class Refused(Exception):
-    """Why it was refused."""
-
-    def __init__(self, code: models.ScheduleErrorCode, message: str, errors: tuple[HorsiesError, ...] = ()) -> None:
-        super().__init__(message)
-        self.code = code
-        self.errors = errors
-
-    @classmethod
-    def for_mistakes(cls, errors: Iterable[HorsiesError]) -> Refused:
-        found = tuple(errors)
-        message = "; ".join(map(payloads.in_one_line, found))
-        return cls(models.ScheduleErrorCode.INVALID_SCHEDULE, message, found)
+_Code = models.ScheduleErrorCode
 
 
 def _failed(problem: Exception, _schedules: Schedules, *args: Any, **_: Any) -> models.ScheduleError:
-    name = _name_in(args)
-    if isinstance(problem, Refused):
-        return models.ScheduleError(problem.code, str(problem), name, problem.errors)
-    code, facts = models.ScheduleErrorCode.DB_OPERATION_FAILED, facts_of(problem)
+    given = args[0] if args else None
+    name = given.name if isinstance(given, TaskSchedule) else given if isinstance(given, str) else None
+    code, facts = _Code.DB_OPERATION_FAILED, facts_of(problem)
     if is_about_content(facts["exception"]):  # a name or arguments that it cannot store
-        code = models.ScheduleErrorCode.INVALID_SCHEDULE
+        code = _Code.INVALID_SCHEDULE
     return models.ScheduleError(code, name=name, **facts)
 
 
@@ -78,10 +63,10 @@ class Schedules:
     async def put_async(self, schedule: TaskSchedule) -> None:
         """Add a schedule, or replace the one with its name. It starts with its next run; a paused schedule stays
         paused. A mistake in it is INVALID_SCHEDULE."""
-        _want_a_schedule(schedule)
+        if not isinstance(schedule, TaskSchedule):
+            raise _refused(_Code.INVALID_SCHEDULE, f"put takes a TaskSchedule, not {type(schedule).__name__}")
         self._refuse_code(schedule.name, "choose another name")
-        if errors := tuple(payloads.schedule_problems(self._app, schedule)):
-            raise Refused.for_mistakes(errors)
+        _refuse_mistakes(schedule.name, payloads.schedule_problems(self._app, schedule))
         made = payloads.payload_of(self._app, schedule)
         assert isinstance(made, Ok)
         definition = json.dumps(payloads.stored_form(schedule, made.value))
@@ -142,9 +127,8 @@ class Schedules:
             try:
                 after = payloads.schedule_of(name, {**before.model_dump(mode="json"), **fields})
             except HorsiesError as problem:
-                raise Refused.for_mistakes([problem]) from None
-            if errors := tuple(payloads.schedule_problems(self._app, after, is_stored=True)):
-                raise Refused.for_mistakes(errors)
+                raise _mistaken(name, problem) from None
+            _refuse_mistakes(name, payloads.schedule_problems(self._app, after, is_stored=True))
             await store.put(conn, name, json.dumps(after.model_dump(mode="json")))
             await store.bump(conn)
 
@@ -159,7 +143,7 @@ class Schedules:
             schedule, is_stored = await self._find(conn, name)
             made = payloads.payload_of(self._app, schedule, is_stored=is_stored)
             if not isinstance(made, Ok):
-                raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, f"schedule {name!r}: {made.error}")
+                raise _refused(_Code.INVALID_SCHEDULE, f"schedule {name!r}: {made.error}", name)
             now = (await store.look(conn)).now
             send = sends.Send(enqueue.new_task_id(), envelope.with_sha(replace(made.value, sent_at=now)))
             statement = sends.insert([send], now)
@@ -203,7 +187,7 @@ class Schedules:
     def _refuse_code(self, name: str, what_to_do: str) -> None:
         if name in self._of_code():
             message = f"the schedule {name!r} is defined in the code of the app: {what_to_do}"
-            raise Refused(models.ScheduleErrorCode.SCHEDULE_IN_CODE, message)
+            raise _refused(_Code.SCHEDULE_IN_CODE, message, name)
 
     async def _find(self, conn: Connection, name: str) -> tuple[TaskSchedule, bool]:
         if (schedule := self._of_code().get(name)) is not None:
@@ -213,7 +197,7 @@ class Schedules:
         try:
             return payloads.read(stored[0]), True
         except HorsiesError as problem:
-            raise Refused.for_mistakes([problem]) from None
+            raise _mistaken(name, problem) from None
 
 
 def _info(
@@ -258,18 +242,22 @@ def _upcoming(schedule: TaskSchedule, state: store.ScheduleState, now: datetime)
     return (first, *calendar.occurrences(schedule.pattern, after, schedule.timezone, count=UPCOMING - 1))
 
 
-def _want_a_schedule(given: object) -> None:
-    if not isinstance(given, TaskSchedule):
-        raise Refused(
-            models.ScheduleErrorCode.INVALID_SCHEDULE, f"put takes a TaskSchedule, not {type(given).__name__}"
-        )
+def _refused(
+    code: models.ScheduleErrorCode, message: str, name: str | None = None, errors: tuple[HorsiesError, ...] = ()
+) -> Refused:
+    return Refused(models.ScheduleError(code, message, name, errors))
+
+
+def _mistaken(name: str, *mistakes: HorsiesError) -> Refused:
+    message = "; ".join(map(payloads.in_one_line, mistakes))
+    return _refused(_Code.INVALID_SCHEDULE, message, name, mistakes)
+
+
+def _refuse_mistakes(name: str, mistakes: Iterable[HorsiesError]) -> None:
+    if found := tuple(mistakes):
+        raise _mistaken(name, *found)
 
 
 def _found(name: str, is_there: bool) -> None:
     if not is_there:
-        raise Refused(models.ScheduleErrorCode.SCHEDULE_NOT_FOUND, f"there is no run-time schedule {name!r}")
-
-
-def _name_in(args: tuple[object, ...]) -> str | None:
-    given = args[0] if args else None
-    return given.name if isinstance(given, TaskSchedule) else given if isinstance(given, str) else None
+        raise _refused(_Code.SCHEDULE_NOT_FOUND, f"there is no run-time schedule {name!r}", name)

@@ -27,6 +27,9 @@ class TaskState(NamedTuple):
     workflow_id: str | None
     queue_name: str
     priority: int
+    workflow_status: str | None = None
+    is_due: bool = True
+    is_overdue: bool = False
 
 
 async def cancel(

@@ -40,9 +40,13 @@ NOTHING = Catalogue((), {})
 
 def catalogue_of(tasks: Mapping[str, TaskDefinition[Any, Any]]) -> Catalogue:
     """That of these tasks, all of which belong to one app."""
-    found = tuple(_defaults(tasks[name]) for name in sorted(tasks))
+    found = (tasks[name] for name in sorted(tasks))
+    defaults = tuple(
+        TaskDefaults(t.task_name, t.queue_name, t.priority, t.options_json, t.flags_json, t.sizes.reject_bytes)
+        for t in found
+    )
     queues = next((task.known_queues for task in tasks.values()), {})
-    return Catalogue(found, dict(queues))
+    return Catalogue(defaults, dict(queues))
 
 
 def to_wire(catalogue: Catalogue) -> dict[str, Any]:
@@ -53,9 +57,3 @@ def to_wire(catalogue: Catalogue) -> dict[str, Any]:
 def from_wire(told: Any) -> Catalogue:
     """What a child has told."""
     return Catalogue(tuple(TaskDefaults(*task) for task in told["tasks"]), told["queues"]) if told else NOTHING
-
-
-def _defaults(task: TaskDefinition[Any, Any]) -> TaskDefaults:
-    return TaskDefaults(
-        task.task_name, task.queue_name, task.priority, task.options_json, task.flags_json, task.sizes.reject_bytes
-    )

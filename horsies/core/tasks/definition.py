@@ -14,8 +14,9 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
@@ -78,62 +79,47 @@ _NO_DELAY: Final = object()
 _RETURN_HELP = "def f(...) -> int: ..., or def f(...) -> TaskResult[int, TaskError]: ... to return errors as values"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TaskDefinition(Generic[P, T]):
     """The facts about a task. It is immutable after construction, except for a codec that is built later."""
 
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        *,
-        task_name: str,
-        queue_name: str,
-        priority: int,
-        options: TaskOptions,
-        flags: Mapping[str, bool],
-        exception_mapper: Mapping[type[BaseException], str],
-        app_exception_mapper: Mapping[type[BaseException], str],
-        default_unhandled_error_code: str | None,
-        app_default_unhandled_error_code: str,
-        sizes: SizeGuard,
-        hooks: TaskHooks,
-        known_queues: Mapping[str, int],
-        codec: TaskCodec | None,
-        local_names: Mapping[str, Any],
-        accepts: Sequence[Callable[..., Any]] = (),
-        leave_undecodable_ms: int = 0,
-    ) -> None:
-        self.fn = fn
-        self.task_name = task_name
-        self.queue_name = queue_name
-        self.priority = priority
-        self.options = options
-        self.options_json = options.to_json()
-        self.flags = dict(flags)
-        self.flags_json = json.dumps(self.flags, separators=(",", ":"), sort_keys=True) if self.flags else None
-        self.exception_mapper = dict(exception_mapper)
-        self.app_exception_mapper = app_exception_mapper
-        self.default_unhandled_error_code = default_unhandled_error_code
-        self.app_default_unhandled_error_code = app_default_unhandled_error_code
-        self.sizes = sizes
-        self.hooks = hooks
-        self.known_queues = known_queues  # with their priorities
-        self.is_async = inspect.iscoroutinefunction(fn)
-        self._codec = codec
-        self._local_names = local_names if codec is None else {}
-        self.accepts = tuple(accepts)  # functions with the signatures of older versions (O-32)
-        self.leave_undecodable_ms = (
-            leave_undecodable_ms  # what cannot be read is left to others for so long; 0: it fails
-        )
+    fn: Callable[..., Any]
+    task_name: str
+    queue_name: str
+    priority: int
+    options: TaskOptions
+    flags: Mapping[str, bool]
+    exception_mapper: Mapping[type[BaseException], str]
+    app_exception_mapper: Mapping[type[BaseException], str]
+    default_unhandled_error_code: str | None
+    app_default_unhandled_error_code: str
+    sizes: SizeGuard
+    hooks: TaskHooks
+    known_queues: Mapping[str, int]  # with their priorities
+    accepts: Sequence[Callable[..., Any]] = ()  # functions with the signatures of older versions (O-32)
+    leave_undecodable_ms: int = 0  # what cannot be read is left to others for so long; 0: it fails
+    ready_codec: InitVar[TaskCodec | None]
+    local_names: InitVar[Mapping[str, Any]]
 
-    @property
+    def __post_init__(self, ready_codec: TaskCodec | None, local_names: Mapping[str, Any]) -> None:
+        self.options_json = self.options.to_json()
+        self.flags_json = json.dumps(self.flags, separators=(",", ":"), sort_keys=True) if self.flags else None
+        self.is_async = inspect.iscoroutinefunction(self.fn)
+        if ready_codec is not None:
+            self.codec = ready_codec
+        else:
+            self._local_names = local_names
+
+    @cached_property
     def codec(self) -> TaskCodec:
         """Arguments and result by declared type. `TaskDefinitionError` if an annotation still cannot be resolved."""
-        if self._codec is None:
-            try:
-                self._codec = build_codec(self.fn, self._local_names, self.accepts)
-            except NameError as problem:
-                raise _unresolved(self.fn, problem) from None
-        return self._codec
+        try:
+            return build_codec(self.fn, self._local_names, self.accepts)
+        except NameError as problem:
+            text = "uses a type that does not exist at run time"
+            help_text = "import it outside `if TYPE_CHECKING`, or define it before the task is first used"
+            error = _wrong(self.fn, text, ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text)
+            raise error.with_note(str(problem)) from None
 
     @property
     def location(self) -> SourceLocation | None:
@@ -166,16 +152,6 @@ def build_codec(
         raise
     except (PydanticUserError, SchemaError, TypeError, ValueError) as problem:
         raise _unsupported(fn, problem) from None
-
-
-def codec_if_ready(
-    fn: Callable[..., Any], local_names: Mapping[str, Any], accepts: Sequence[Callable[..., Any]] = ()
-) -> TaskCodec | None:
-    """The codec, or None if it must wait for names that do not exist yet."""
-    try:
-        return build_codec(fn, local_names, accepts)
-    except NameError:
-        return None
 
 
 def accepts_problem(accepts: Any) -> str | None:
@@ -244,12 +220,6 @@ def _unsupported(fn: Callable[..., Any], problem: Exception) -> TaskDefinitionEr
     help_text = "make it a dataclass, a TypedDict or a pydantic model, or send a plain value (an id, a path, a dict)"
     error = _wrong(fn, "has a type that cannot be encoded as JSON", ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text)
     return error.with_note(text)
-
-
-def _unresolved(fn: Callable[..., Any], problem: NameError) -> TaskDefinitionError:
-    text = "uses a type that does not exist at run time"
-    help_text = "import it outside `if TYPE_CHECKING`, or define it before the task is first used"
-    return _wrong(fn, text, ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text).with_note(str(problem))
 
 
 def _wrong(fn: Callable[..., Any], text: str, code: ErrorCode, help_text: str | None) -> TaskDefinitionError:

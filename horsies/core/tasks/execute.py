@@ -26,13 +26,9 @@ from horsies.core.tasks.context import Outcome, Run, StopTask
 from horsies.core.tasks.definition import TaskDefinition
 
 log = logging.getLogger("horsies.task")
-
 AnyTask: TypeAlias = TaskDefinition[Any, Any]
-
 AnyResult: TypeAlias = models.TaskResult[Any, models.TaskError]
-
 T = TypeVar("T")
-
 _MAX_MESSAGE_CHARS = 4_000
 
 
@@ -145,23 +141,11 @@ def kept(this: Run) -> Report | None:
 
 
 def _ended(task: AnyTask, ended: Outcome) -> tuple[Report, AnyResult]:
-    if ended.error is not None:
-        return _of_error(_unhandled(task, ended.error))
-    outcome = ended.value
-    report = _report(task, outcome)
-    if report.ok:
-        return report, outcome if isinstance(outcome, models.TaskResult) else models.TaskResult(ok=outcome)
-    if isinstance(outcome, models.TaskResult) and isinstance(outcome.err, models.TaskError):
-        return report, outcome
-    error = models.TaskError(
-        error_code=models.BUILTIN_CODE_REGISTRY.get(report.error_code or "", report.error_code),
-        message=report.error_message,
-    )
-    return report, models.TaskResult(err=error)
-
-
-def _of_error(error: models.TaskError) -> tuple[Report, AnyResult]:
-    return report_of(error), models.TaskResult(err=error)
+    report = report_of(_unhandled(task, ended.error)) if ended.error is not None else _report(task, ended.value)
+    if not report.ok:
+        return report, task.codec.result.decode(report.result)
+    is_result = isinstance(ended.value, models.TaskResult)
+    return report, ended.value if is_result else models.TaskResult(ok=ended.value)
 
 
 def _unhandled(task: AnyTask, exc: BaseException) -> models.TaskError:

@@ -11,15 +11,8 @@ from __future__ import annotations
 import inspect
 import logging
 from asyncio import CancelledError, current_task
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from collections.abc import Callable
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 from horsies.core import errors
@@ -32,14 +25,6 @@ _FAILED: Final = object()  # instead of a context manager: the hook has raised, 
 AnyHook = TypeVar("AnyHook", bound=Callable[..., Any])
 AnyContext: TypeAlias = TaskContext | AsyncTaskContext
 AnyResult: TypeAlias = TaskResult[Any, TaskError]
-BeforeTask: TypeAlias = Callable[[Any], None] | Callable[[Any], Awaitable[None]]
-AfterTask: TypeAlias = Callable[[Any, Any], None] | Callable[[Any, Any], Awaitable[None]]
-AroundTask: TypeAlias = (
-    Callable[[Any], AbstractContextManager[Any]]
-    | Callable[[Any], AbstractAsyncContextManager[Any]]
-    | Callable[[Any], Iterator[Any]]
-    | Callable[[Any], AsyncIterator[Any]]
-)
 
 
 class TaskHooks:
@@ -52,9 +37,6 @@ class TaskHooks:
         self.around: list[Callable[..., Any]] = []
         self.outermost: list[Callable[..., Any]] = []
         self.exist = False
-
-    def add_around(self, hook: Callable[..., Any]) -> None:
-        self.around.append(_makes_managers(hook))
 
     def add_outermost(self, hook: Callable[..., Any]) -> None:
         """For what a framework needs around a task: a context manager around the other hooks too, which are code of its
@@ -106,19 +88,14 @@ class TakesHooks:
     def around_task(self, fn: AnyHook) -> AnyHook:
         """Run each task inside this context manager: a function of the context with one `yield`, or one that returns a
         context manager; for `async def` tasks it may be an async one."""
-        self._checked(fn, "around_task").add_around(fn)
+        self._checked(fn, "around_task").around.append(_makes_managers(fn))
         return fn
 
     def _checked(self, fn: object, name: str) -> TaskHooks:
         """The hooks to add it to, from now on not empty."""
         if problem := _problem(fn, is_around=name == "around_task"):
             says, help_text = problem
-            raise errors.ConfigurationError(
-                f"app.{name} {says}",
-                code=errors.ErrorCode.CHILD_HOOK_INVALID,
-                location=errors.SourceLocation.from_function(fn) or errors.SourceLocation.of_caller(),
-                help_text=help_text,
-            )
+            raise errors.misuse(f"app.{name} {says}", help_text, code=errors.ErrorCode.CHILD_HOOK_INVALID, of=fn)
         self.task_hooks.exist = True
         return self.task_hooks
 

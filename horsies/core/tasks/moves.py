@@ -150,7 +150,7 @@ def may_retry(policy: RetryPolicy, error_code: str | None, retry_count: int, max
         return False
     if error_code in BUILTIN_CODE_REGISTRY and error_code not in RETRY_ELIGIBLE:
         return False
-    return error_code in {str(getattr(code, "value", code)) for code in policy.auto_retry_for}
+    return error_code in policy.codes
 
 
 def delay_s(policy: RetryPolicy, retry: int, rand: Callable[[], float] = random) -> float:

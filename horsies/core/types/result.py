@@ -7,7 +7,7 @@ on both sides so that a type checker understands the union.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from typing_extensions import TypeIs
@@ -19,19 +19,6 @@ T_co = TypeVar("T_co", covariant=True)
 E_co = TypeVar("E_co", covariant=True)
 
 
-def _frozen(cls: type[T]) -> type[T]:
-    """Refuse to set any attribute. What `dataclass` itself generates refers to the class as it was before it got its
-    slots, so that a name which is no field is a confusing TypeError in some versions of Python."""
-
-    def refuse(self: object, name: str, value: object = None) -> NoReturn:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}: {type(self).__name__} is immutable")
-
-    cls.__setattr__ = refuse  # type: ignore[method-assign]
-    cls.__delattr__ = refuse  # type: ignore[method-assign]
-    return cls
-
-
-@_frozen
 @dataclass(frozen=True, slots=True)
 class Ok(Generic[T_co]):
     """A success."""
@@ -78,7 +65,6 @@ class Ok(Generic[T_co]):
         return Ok(fn(self.value))
 
 
-@_frozen
 @dataclass(frozen=True, slots=True)
 class Err(Generic[E_co]):
     """A failure."""

@@ -155,11 +155,7 @@ async def resume_workflow(broker: PostgresBroker, workflow_id: str) -> HandleRes
 
 async def cancel_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
     """Cancel it and its child workflows; True if it had not ended."""
-
-    async def ask(broker: PostgresBroker, workflow_id: str) -> bool:
-        return _found(workflow_id, await cancel(broker.hub, workflow_id, builder_for(broker)))
-
-    return await read.run_async(broker, workflow_id, ask)
+    return await read.run_async(broker, workflow_id, ask_cancel)
 
 
 async def retry_workflow(
@@ -173,8 +169,8 @@ pause_workflow_sync = run_sync(pause_workflow)
 resume_workflow_sync = run_sync(resume_workflow)
 
 
-async def ask_cancel(broker: PostgresBroker, workflow_id: str) -> None:
-    _found(workflow_id, await cancel(broker.hub, workflow_id, builder_for(broker)))
+async def ask_cancel(broker: PostgresBroker, workflow_id: str) -> bool:
+    return _found(workflow_id, await cancel(broker.hub, workflow_id, builder_for(broker)))
 
 
 async def ask_pause(broker: PostgresBroker, workflow_id: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.models import codes
@@ -63,7 +63,8 @@ def end_of_task(status: TaskStatus, result: str | None, error_code: str | None) 
         return failure(*_MISSING[status])
     if status is TaskStatus.COMPLETED:
         return NodeEnd(WorkflowTaskStatus.COMPLETED, result)
-    return NodeEnd(WorkflowTaskStatus.FAILED, result, error_code or _code_of(result))
+    code = error_code or _code_in(_side(result, "err"))
+    return NodeEnd(WorkflowTaskStatus.FAILED, result, code if isinstance(code, str) else None)
 
 
 def end_of_child(
@@ -73,7 +74,7 @@ def end_of_child(
     total, completed, failed, skipped = counts
     summary = SubWorkflowSummary(
         status=status,
-        output=_output(result) if status is WorkflowStatus.COMPLETED else None,
+        output=_side(result, "ok") if status is WorkflowStatus.COMPLETED else None,
         total_tasks=total,
         completed_tasks=completed,
         failed_tasks=failed,
@@ -117,11 +118,8 @@ def end_of_map(
 
 def error_of(result: str | None) -> str | None:
     """The error in the JSON of a result, as JSON; None if there is none."""
-    try:
-        error = json.loads(result or "null")["err"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return json.dumps(error, separators=(",", ":"), ensure_ascii=False)
+    error = _side(result, "err")
+    return None if error is None else json.dumps(error, separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,34 +163,26 @@ def ended_by(code: codes.BuiltInTaskCode, message: str) -> Conclusion:
     return Conclusion(status, result, error_of(result), code.value)
 
 
-def _code_of(result: str) -> str | None:
+def _side(result: str | None, side: str) -> Any:
+    """The value or the error in the JSON of a result; None if the text is something else."""
     try:
-        code = json.loads(result)["err"]["error_code"]
+        return json.loads(result or "null")[side]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if isinstance(code, dict):
-        code = next(iter(code.values()), None)
-    return code if isinstance(code, str) else None
 
 
-def _output(result: str | None) -> object:
-    try:
-        return json.loads(result or "null")["ok"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+def _code_in(error: Any) -> object:
+    """The code in an error that was read from JSON; that of a built-in one is in an object."""
+    code = error.get("error_code") if isinstance(error, dict) else None
+    return next(iter(code.values()), None) if isinstance(code, dict) else code
 
 
 def _message(error: str | None) -> str | None:
     """One line about the failure of the child: the code and the message of its error."""
-    if error is None:
+    given = _side(f'{{"err":{error}}}', "err")
+    if not isinstance(given, dict):
         return None
-    try:
-        given = json.loads(error)
-        code = given.get("error_code")
-        code = next(iter(code.values()), None) if isinstance(code, dict) else code
-        return ": ".join(str(part) for part in (code, given.get("message")) if part) or None
-    except (ValueError, AttributeError, RecursionError):
-        return None
+    return ": ".join(str(part) for part in (_code_in(given), given.get("message")) if part) or None
 
 
 def _seen(status: WorkflowTaskStatus, result: str | None, code: str | None) -> str | None:

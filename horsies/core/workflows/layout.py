@@ -172,7 +172,10 @@ def _node(node: NodePlan, workflow_id: str, index: int, dependents: list[int], k
         "good_until": node.good_until and node.good_until.isoformat(),
         "dependencies": node.dependencies,
         "dependents": dependents,
-        "args_from": {name: _taken(node, name, index) for name, index in node.args_from.items()},
+        "args_from": {
+            name: {"node": index, "takes": node.forms[name]} if node.forms.get(name, "result") != "result" else index
+            for name, index in node.args_from.items()
+        },
         "ctx_from": node.ctx_from,
         "join_type": node.join,
         "min_success": node.min_success,
@@ -181,8 +184,3 @@ def _node(node: NodePlan, workflow_id: str, index: int, dependents: list[int], k
         "map_options": options and asdict(options),
         "sub_workflow_key": node.sub_workflow_key,
     }
-
-
-def _taken(node: NodePlan, name: str, index: int) -> int | dict[str, Any]:
-    form = node.forms.get(name, "result")
-    return index if form == "result" else {"node": index, "takes": form}

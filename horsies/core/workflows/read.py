@@ -18,7 +18,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 
 from horsies.core.codec.shapes import ResultCodec
-from horsies.core.db import BridgeError, as_result, describe, facts_of, is_known
+from horsies.core.db import BridgeError, as_result, facts_of, is_known
 from horsies.core.errors import HorsiesError
 from horsies.core.models import tasks
 from horsies.core.models.workflow import registry
@@ -27,17 +27,17 @@ from horsies.core.models.workflow.results import HandleErrorCode, HandleOperatio
 from horsies.core.producer.hub import can_exist
 from horsies.core.producer.waiter import (
     AnyResult,
-    Interrupted,
-    TimedOut,
-    Unreachable,
     WorkflowEnding,
+    failed,
+    no_ending,
     patience_s,
     read_text,
+    stored_result,
 )
 from horsies.core.store import workflow_reads
 from horsies.core.store.workflow_reads import NodeRow, NoSuchWorkflow, StoredNode, WorkflowEnded, WorkflowRow
 from horsies.core.tasks.definition import TaskDefinition
-from horsies.core.types import Ok, WorkflowStatus, WorkflowTaskStatus, run_sync
+from horsies.core.types import WorkflowStatus, WorkflowTaskStatus, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import KnowsTasks, PostgresBroker
@@ -80,18 +80,12 @@ async def run_async(
     broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
 ) -> T:
     """The answer for a caller on any loop."""
-    return await broker.bridge.call(partial(_checked, broker, workflow_id, operation))
+    if not can_exist(workflow_id):
+        raise NoSuchWorkflow(workflow_id)
+    return await broker.bridge.call(partial(operation, broker, workflow_id))
 
 
 run = run_sync(run_async)
-
-
-async def _checked(
-    broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
-) -> T:
-    if not can_exist(workflow_id):
-        raise NoSuchWorkflow(workflow_id)
-    return await operation(broker, workflow_id)
 
 
 def operation_error(workflow_id: str, problem: Exception) -> HandleOperationError:
@@ -151,30 +145,23 @@ async def ask_family(broker: PostgresBroker, workflow_id: str) -> WorkflowFamily
 def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf) -> AnyResult:
     """The result of waiting for a workflow. `all_results` makes that of a COMPLETED workflow without an output node."""
     match ending:
-        case TimedOut():
-            why = f"workflow {workflow_id} did not end in time; it may still be running"
-            return failed(tasks.RetrievalCode.WAIT_TIMEOUT, why)
-        case Interrupted():
-            why = f"this process stops and does not wait for workflow {workflow_id} any longer; the workflow goes on"
-            return failed(tasks.RetrievalCode.WAIT_INTERRUPTED, why)
-        case Unreachable(problem):
-            return failed(
-                tasks.OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}"
-            )
         case WorkflowEnded(status=None):
             return not_found(workflow_id)
         case WorkflowEnded(status=WorkflowStatus.PAUSED):
-            return failed(
-                tasks.OutcomeCode.WORKFLOW_PAUSED, f"workflow {workflow_id} is paused; resume() lets it continue"
-            )
+            why = f"workflow {workflow_id} is paused; resume() lets it continue"
+            return failed(tasks.OutcomeCode.WORKFLOW_PAUSED, why)
         case WorkflowEnded(status=WorkflowStatus.CANCELLED):
             return failed(tasks.OutcomeCode.WORKFLOW_CANCELLED, f"workflow {workflow_id} was cancelled")
         case WorkflowEnded(status=WorkflowStatus.COMPLETED, output=StoredNode() as output):
             return node_result(output, codec_of(output))
         case WorkflowEnded(status=WorkflowStatus.COMPLETED):
             return tasks.TaskResult(ok=None)
+        case WorkflowEnded(error=None):
+            return failed(tasks.OutcomeCode.WORKFLOW_FAILED, f"workflow {workflow_id} failed")
         case WorkflowEnded():
-            return _error_of(workflow_id, ending.error)
+            return stored_result(f"error of workflow {workflow_id}", read_text(f'{{"err":{ending.error}}}', None))
+        case _:
+            return no_ending(f"workflow {workflow_id}", ending)
 
 
 def node_result(node: StoredNode, codec: ResultCodec | None) -> AnyResult:
@@ -182,11 +169,7 @@ def node_result(node: StoredNode, codec: ResultCodec | None) -> AnyResult:
     if not node.status.is_terminal:
         return failed(tasks.RetrievalCode.RESULT_NOT_READY, f"node {node.node_id!r} is {node.status}")
     if node.result is not None:
-        read = read_text(node.result, codec)
-        if isinstance(read, Ok):
-            return read.value
-        problem = read.err_value
-        return failed(problem.code, f"the stored result of node {node.node_id!r} cannot be read: {problem.message}")
+        return stored_result(f"result of node {node.node_id!r}", read_text(node.result, codec))
     match node.status:
         case WorkflowTaskStatus.SKIPPED:
             data = {"dependency_index": node.task_index}
@@ -239,21 +222,6 @@ def operation_failed(error: HandleOperationError) -> AnyResult:
     if error.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
         return not_found(error.workflow_id)
     return failed(tasks.OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {error.message}")
-
-
-def failed(code: tasks.BuiltInTaskCode, message: str, data: Any = None) -> AnyResult:
-    return tasks.TaskResult(err=tasks.TaskError(error_code=code, message=message, data=data))
-
-
-def _error_of(workflow_id: str, stored: str | None) -> AnyResult:
-    """The stored error of a FAILED workflow."""
-    if stored is None:
-        return failed(tasks.OutcomeCode.WORKFLOW_FAILED, f"workflow {workflow_id} failed")
-    read = read_text(f'{{"err":{stored}}}', None)
-    if isinstance(read, Ok):
-        return read.value
-    problem = read.err_value
-    return failed(problem.code, f"the stored error of workflow {workflow_id} cannot be read: {problem.message}")
 
 
 class NodeCodecs:

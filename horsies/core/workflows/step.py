@@ -127,7 +127,7 @@ class Step:
             is_over = row.status is TaskStatus.EXPIRED and flow.row.is_overdue and not has_run
             end = SKIPPED if is_over else end_of_task(row.status, row.result, row.error_code)
             self.settling.end(row.node.key, end)
-        await self._settle()
+        await self.settle()
 
     async def take_children(self, children: Collection[str]) -> None:
         """These child workflows have ended, and so have their nodes."""
@@ -138,7 +138,7 @@ class Step:
             elif row.node.workflow_id in self.settling.flows:
                 end = end_of_child(row.child_id, row.status, row.result, row.error, row.counts)
                 self.settling.end(row.node.key, end)
-        await self._settle()
+        await self.settle()
 
     async def take_ends(self, given: Mapping[Key, NodeEnd], states: Collection[str]) -> None:
         """These nodes have ended in this way, if they are still in one of the states."""
@@ -147,7 +147,7 @@ class Step:
             node = self.settling.nodes.get(key)
             if node is not None and node.status in states:
                 self.settling.end(key, end)
-        await self._settle()
+        await self.settle()
 
     async def take_ready(self) -> None:
         """Everything that is READY in these workflows and has room can be enqueued now."""
@@ -174,7 +174,7 @@ class Step:
             elif node.task_id in cancelled:
                 has_run = node.status is WorkflowTaskStatus.RUNNING
                 self.settling.end(node.key, finish.CANCELLED if has_run else SKIPPED)
-        await self._settle()
+        await self.settle()
 
     async def load(self, keys: Collection[Key]) -> None:
         missing = [key for key in keys if key not in self.settling.nodes]
@@ -182,10 +182,6 @@ class Step:
             self.settling.add(await workflows.nodes(self.conn, missing))
 
     async def settle(self) -> None:
-        """Apply changes that were made by hand."""
-        await self._settle()
-
-    async def _settle(self) -> None:
         """Load and decide until nothing more follows. For a cascade of skips, it loads further and further ahead."""
         depth = 0
         while not self.settling.is_settled or self.settling.maps:
@@ -204,7 +200,8 @@ class Step:
     async def _end_map(self, key: Key) -> None:
         # Elements that have ended in this very step are not written yet.
         written = await workflows.elements(self.conn, key)
-        first = await self._first_element(key)
+        payload = (await workflows.payloads(self.conn, [key]))[0]
+        first = int((payload.map_options or {}).get("first", 0))
         results: list[tuple[WorkflowTaskStatus, str | None, str | None]] = []
         for position, (status, result, code) in enumerate(written):
             state = self.settling.nodes.get((key[0], first + position))
@@ -212,10 +209,6 @@ class Step:
                 status, result, code = state.end.status, state.end.result, state.end.error_code
             results.append((status, result, code))
         self.settling.end(key, end_of_map(results, self.settling.nodes[key].row.min_success))
-
-    async def _first_element(self, key: Key) -> int:
-        payload = (await workflows.payloads(self.conn, [key]))[0]
-        return int((payload.map_options or {}).get("first", 0))
 
     async def finish(self) -> StepResult:
         """Enqueue what is possible, write everything, and end the workflows that are complete."""
@@ -247,7 +240,7 @@ class Step:
             if node is not None and node.status is WorkflowTaskStatus.READY and self.settling.flows[key[0]].is_running:
                 self.settling.ready.pop(key, None)
                 self.settling.end(key, _not_enqueued(reason))
-        await self._settle()
+        await self.settle()
         self._leave({key[0] for key in self._refused})
 
     async def _enqueue(self) -> None:
@@ -268,7 +261,7 @@ class Step:
                     self.settling.ready[payload.workflow_id, payload.task_index] = None
                     continue
                 await self._enqueue_one(payload, sources.get(payload.workflow_id, {}))
-            await self._settle()
+            await self.settle()
 
     async def _payloads_of(self, keys: Collection[Key]) -> list[Payload]:
         """In the order of their keys, those that were not read ahead from the database."""

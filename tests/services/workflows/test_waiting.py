@@ -53,7 +53,7 @@ async def is_waited_for(broker: PostgresBroker, workflow_id: str) -> bool:
     """Whether the waiter has looked for the workflow and listens now."""
 
     async def look() -> bool:
-        found = broker.hub._workflow_waiter
+        found = broker.hub._waiters.get("workflow_done")
         places = found._places.get(workflow_id, []) if found is not None else []
         is_heard = "workflow_done" in broker.hub.listener._listening
         return is_heard and bool(places) and all(place.looked for place in places)

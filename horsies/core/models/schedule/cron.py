@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, ValidationReport
+from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, ValidationReport, misuse
 from horsies.core.models.base import Violation
 from horsies.core.models.schedule import cron_terms, patterns
 
@@ -138,12 +138,7 @@ def _split(line: str) -> list[str]:
 
 
 def _error(line: object, problem: str, help_text: str | None = None) -> ConfigurationError:
-    return ConfigurationError(
-        f"CronSchedule.parse({line!r}): {problem}",
-        code=ErrorCode.CONFIG_INVALID_SCHEDULE,
-        location=SourceLocation.of_caller(),
-        help_text=help_text,
-    )
+    return misuse(f"CronSchedule.parse({line!r}): {problem}", help_text, code=ErrorCode.CONFIG_INVALID_SCHEDULE)
 
 
 def _days(

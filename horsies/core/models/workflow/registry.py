@@ -60,7 +60,8 @@ def register(definition: Definition) -> None:
     """Register a definition by its key; HRS-017 if another one has it."""
     key = definition.definition_key
     known = _definitions.get(key)
-    if known is not None and known is not definition and not _is_same_source(known, definition):
+    here = definition.location, definition.__qualname__
+    if known is not None and (known.location, known.__qualname__) != here:
         error = WorkflowValidationError(
             f"workflow {definition.__qualname__}: a definition with the key {key!r} exists already",
             code=ErrorCode.WORKFLOW_DUPLICATE_DEFINITION_KEY,
@@ -184,10 +185,6 @@ def build_plan(app: Any, request: BuildRequest) -> WorkflowPlan:
         raise BuildFailed(f"workflow {key!r} cannot be built: {code}{problem.message}") from problem
     except Exception as problem:  # whatever the user's code raises
         raise BuildFailed(f"workflow {key!r} cannot be built: {type(problem).__name__}: {problem}") from problem
-
-
-def _is_same_source(known: Definition, new: Definition) -> bool:
-    return (known.location, known.__qualname__) == (new.location, new.__qualname__)
 
 
 def with_members(kwargs: str | None, members: Mapping[str, str]) -> str | None:
