@@ -50,7 +50,8 @@ class Refused(Exception):
 
 
 def _failed(problem: Exception, _schedules: Schedules, *args: Any, **_: Any) -> models.ScheduleError:
-    name = _name_in(args)
+    given = args[0] if args else None
+    name = given.name if isinstance(given, TaskSchedule) else given if isinstance(given, str) else None
     if isinstance(problem, Refused):
         return models.ScheduleError(problem.code, str(problem), name, problem.errors)
     code, facts = models.ScheduleErrorCode.DB_OPERATION_FAILED, facts_of(problem)
@@ -78,7 +79,9 @@ class Schedules:
     async def put_async(self, schedule: TaskSchedule) -> None:
         """Add a schedule, or replace the one with its name. It starts with its next run; a paused schedule stays
         paused. A mistake in it is INVALID_SCHEDULE."""
-        _want_a_schedule(schedule)
+        if not isinstance(schedule, TaskSchedule):
+            given = type(schedule).__name__
+            raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, f"put takes a TaskSchedule, not {given}")
         self._refuse_code(schedule.name, "choose another name")
         if errors := tuple(payloads.schedule_problems(self._app, schedule)):
             raise Refused.for_mistakes(errors)
@@ -258,18 +261,6 @@ def _upcoming(schedule: TaskSchedule, state: store.ScheduleState, now: datetime)
     return (first, *calendar.occurrences(schedule.pattern, after, schedule.timezone, count=UPCOMING - 1))
 
 
-def _want_a_schedule(given: object) -> None:
-    if not isinstance(given, TaskSchedule):
-        raise Refused(
-            models.ScheduleErrorCode.INVALID_SCHEDULE, f"put takes a TaskSchedule, not {type(given).__name__}"
-        )
-
-
 def _found(name: str, is_there: bool) -> None:
     if not is_there:
         raise Refused(models.ScheduleErrorCode.SCHEDULE_NOT_FOUND, f"there is no run-time schedule {name!r}")
-
-
-def _name_in(args: tuple[object, ...]) -> str | None:
-    given = args[0] if args else None
-    return given.name if isinstance(given, TaskSchedule) else given if isinstance(given, str) else None
