@@ -14,17 +14,17 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli import database, output, project, reloading
+from horsies.cli import output, project, reloading
 from horsies.cli.options import LogLevel, modules, parse_names
 from horsies.core.child.wire import MOST_CHILDREN
 from horsies.core.logs import wants_color
-from horsies.core.models.broker import EMBEDDED_PREFIX
 from horsies.dev import ports
 from horsies.dev.program import Program
 
 WEB_PACKAGES = ("starlette", "jinja2", "uvicorn")
 HORSIES = (sys.executable, "-m", "horsies")
 DEV, WORKER, WEB = "dev", "worker", "web"
+DATABASE, EMBEDDED = "DATABASE_URL", "embedded:"
 
 
 def dev(
@@ -158,16 +158,18 @@ def _port(wanted: int | None) -> int:
 def _with_database(table: project.Project, environment: dict[str, str], say: Callable[[str], None]) -> dict[str, str]:
     """The environment of the programs. DATABASE_URL has the real address of an embedded server, which this process
     keeps running: frameworks know nothing of horsies."""
-    given = environment.get(database.VARIABLE, "").strip()
-    if given and not given.startswith(EMBEDDED_PREFIX):
-        say(f"database: from {database.VARIABLE}")
+    given = environment.get(DATABASE, "").strip()
+    if given and not given.startswith(EMBEDDED):
+        say(f"database: from {DATABASE}")
         return environment
     if not given and table.has_own_database:
         say("database: the app's own")
         return environment
+    from horsies.cli import database  # it loads what talks to a database, and the programs have addresses of their own
+
     chosen = database.choose(None, environment=environment)
     say(chosen.opening_sentence())
-    return {**environment, database.VARIABLE: chosen.config.dsn()}
+    return {**environment, DATABASE: chosen.config.dsn()}
 
 
 def _words(text: str, where: str) -> tuple[str, ...]:
