@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -32,12 +33,13 @@ def demo(
     """
     if web:
         refuse_without_extra()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped in this case too
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # it ends in order in this case too
     chosen = database.choose(database_url)
     output.write(chosen.opening_sentence())
     try:
         notify = asyncio.run(_prepare(chosen.config))
-        _tell_the_app(chosen.config, notify)
+        # Settings of the app's module, here and in the workers. Anyone can read a command line.
+        os.environ.update(HORSIES_DEMO_DATABASE_URL=chosen.url, HORSIES_DEMO_NOTIFY=notify)
         return _keep_busy(chosen) if web else _play(chosen)
     except KeyboardInterrupt:
         output.say("interrupted")
@@ -62,7 +64,8 @@ def _play(chosen: database.Database) -> int:
 def _keep_busy(chosen: database.Database) -> int:
     from horsies.demo import steady  # the same
 
-    asyncio.run(steady.run(lambda url: output.write(f"dashboard: {url} (Ctrl-C stops it, and the shop)")))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(steady.run(lambda url: output.write(f"dashboard: {url} (Ctrl-C stops it, and the shop)")))
     output.write(f"Everything has stopped. The rows stay. {_how_to_look(chosen)}")
     return 0
 
@@ -71,15 +74,10 @@ def _how_to_look(chosen: database.Database) -> str:
     """The command that shows this database in a browser. The URL that was typed may have a password."""
     path = chosen.config.embedded_path
     given = f" --database-url {'embedded:' + str(path) if path else '…'}" if chosen.said_by == "--database-url" else ""
-    return f"To look at them in a browser: {_our_name()} web{given} (extra web)."
-
-
-def _our_name() -> str:
-    """How this program was called, so that the same works again."""
-    called = Path(sys.argv[0])
-    if called.name != "horsies":
-        return "python -m horsies"
-    return "horsies" if shutil.which("horsies") == str(called) else str(called)
+    called = sys.argv[0]  # the same works again
+    name = "horsies" if shutil.which("horsies") == called else called
+    ours = name if Path(called).name == "horsies" else "python -m horsies"
+    return f"To look at them in a browser: {ours} web{given} (extra web)."
 
 
 async def _prepare(config: PostgresConfig) -> str:
@@ -89,12 +87,3 @@ async def _prepare(config: PostgresConfig) -> str:
         return (await install(conn)).notify
     finally:
         await conn.close()
-
-
-def _tell_the_app(config: PostgresConfig, notify: str) -> None:
-    """Pass the settings to the app's module, here and in the workers, in the environment: anyone can read a command
-    line."""
-    url = config.database_url.get_secret_value()
-    if config.embedded_path is not None:
-        url = f"embedded:{config.embedded_path.expanduser().resolve()}"
-    os.environ.update(HORSIES_DEMO_DATABASE_URL=url, HORSIES_DEMO_NOTIFY=notify)

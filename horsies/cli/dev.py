@@ -24,8 +24,7 @@ from horsies.dev.program import Program
 WEB_PACKAGES = ("starlette", "jinja2", "uvicorn")
 HORSIES = (sys.executable, "-m", "horsies")
 DEV, WORKER, WEB = "dev", "worker", "web"
-DATABASE = "DATABASE_URL"
-EMBEDDED, OWN_SERVER = "embedded:", Path(".horsies/postgres")
+DATABASE, EMBEDDED = "DATABASE_URL", "embedded:"
 
 
 def dev(
@@ -100,20 +99,24 @@ def _run(
     say = partial(log.line, DEV)
     say(f"{table.app} in {table.directory}; Ctrl-C stops everything")
     watcher = watch.Watcher(reloading.roots(directories))
-    environment = _with_database(table, _environment(table, color=color), say)
+    # The programs of this Python's environment are found even if it is not activated, and no line waits in a buffer.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    own = {"PATH": path, "PYTHONUNBUFFERED": "1", project.VARIABLE: str(table.app)}
+    coloured = {"HORSIES_FORCE_COLOR": "1"} if color else {}
+    environment = _with_database(table, {**os.environ, **own, **coloured}, say)
 
     def starts(name: str, words: Sequence[str], *, says_ready: bool = False) -> Callable[[], Program]:
         return lambda: Program(words, output=partial(log.line, name), env=environment, says_ready=says_ready)
 
     parts = [tree.Part(name, starts(name, words)) for name, words in zip(names, [*before, *programs], strict=True)]
-    web = None if port is None else (*HORSIES, "web", "--port", str(port), "--enable-actions")
+    web = (*HORSIES, "web", "--port", str(port), "--enable-actions")
     everything = tree.Tree(
         starts(WORKER, (*HORSIES, "worker", *worker), says_ready=True),
         watcher,
         say,
         before=parts[: len(before)],
         programs=parts[len(before) :],
-        web=None if web is None else tree.Part(WEB, starts(WEB, web)),
+        web=[] if port is None else [tree.Part(WEB, starts(WEB, web))],
     )
     log.on_gone = everything.stop
     return everything.run()
@@ -162,12 +165,11 @@ def _with_database(table: project.Project, environment: dict[str, str], say: Cal
     if not given and table.has_own_database:
         say("database: the app's own")
         return environment
-    path = Path(given.removeprefix(EMBEDDED) if given else OWN_SERVER).expanduser().resolve()
-    is_new = not (path / "data").exists()
-    say(f"database: embedded PostgreSQL in {path}{' (creating it; this takes a few seconds)' if is_new else ''}")
-    from horsies.core.embedded import ensure_running
+    from horsies.cli import database  # it loads what talks to a database, and the programs have addresses of their own
 
-    return {**environment, DATABASE: ensure_running(path)}
+    chosen = database.choose(None, environment=environment)
+    say(chosen.opening_sentence())
+    return {**environment, DATABASE: chosen.config.dsn()}
 
 
 def _words(text: str, where: str) -> tuple[str, ...]:
@@ -178,11 +180,3 @@ def _words(text: str, where: str) -> tuple[str, ...]:
     if not words:
         raise output.usage_error(f"{where}: there is no command")
     return words
-
-
-def _environment(table: project.Project, *, color: bool) -> dict[str, str]:
-    """What the programs get. Those of this Python's environment are found also if it is not activated, and their lines
-    come when they are written."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    own = {"PATH": path, "PYTHONUNBUFFERED": "1", project.VARIABLE: str(table.app)}
-    return {**os.environ, **own, **({"HORSIES_FORCE_COLOR": "1"} if color else {})}

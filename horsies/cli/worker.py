@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from horsies.core.worker.scheduler_process import SchedulerProcess
 
 log = logging.getLogger("horsies.cli")
+
+MetricsPort: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=0, max=65_535, show_default="off", help="Serve /metrics, /healthz and /readyz on this port."),
+]
+MetricsHost: TypeAlias = Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")]
+Format: TypeAlias = Annotated[LogFormat, typer.Option(case_sensitive=False, help="text for people, json for programs.")]
 
 
 def _recovery(meaning: str) -> Any:
@@ -104,11 +111,8 @@ def worker(
     scheduler_if_any: Annotated[
         bool, typer.Option("--scheduler-if-any", hidden=True, help="The same if the app has schedules (horsies dev).")
     ] = False,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65_535, show_default="off", help="Serve /metrics, /healthz and /readyz on this port."),
-    ] = None,
-    metrics_host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
     shutdown_grace: Annotated[
         timedelta | None,
         typer.Option(
@@ -121,9 +125,7 @@ def worker(
     loglevel: Annotated[
         LogLevel, typer.Option(case_sensitive=False, help="The log level of the worker and its children.")
     ] = LogLevel.INFO,
-    log_format: Annotated[
-        LogFormat, typer.Option(case_sensitive=False, help="text for people, json for programs.")
-    ] = LogFormat.TEXT,
+    log_format: Format = LogFormat.TEXT,
     reload: Annotated[
         bool,
         typer.Option("--reload", help="For development: when a file of the app changes, go on with the new code."),
@@ -166,6 +168,7 @@ def worker(
             refuse_without_metrics()
         app = locate.load_app(module)
         chosen = database.choose(database_url, app.config.broker)
+        schedule = app.config.schedule
         config = WorkerConfig(
             app_locator=module,
             dsn=chosen.url if database_url is not None else None,
@@ -180,7 +183,7 @@ def worker(
             max_memory_per_child_mb=max_memory_per_child_mb,
             metrics_port=metrics_port,
             metrics_host=metrics_host,
-            with_scheduler=with_scheduler or (scheduler_if_any and _has_schedules(app)),
+            with_scheduler=with_scheduler or (scheduler_if_any and schedule is not None and schedule.enabled),
             shutdown_grace_ms=None if shutdown_grace is None else int(shutdown_grace.total_seconds() * 1000),
             loglevel=loglevel.value,
             log_format=log_format.value,
@@ -204,17 +207,12 @@ def worker(
 
 def scheduler(
     module: Module,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65_535, show_default="off", help="Serve /metrics, /healthz and /readyz on this port."),
-    ] = None,
-    metrics_host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
     loglevel: Annotated[
         LogLevel, typer.Option(case_sensitive=False, help="The log level of the scheduler.")
     ] = LogLevel.INFO,
-    log_format: Annotated[
-        LogFormat, typer.Option(case_sensitive=False, help="text for people, json for programs.")
-    ] = LogFormat.TEXT,
+    log_format: Format = LogFormat.TEXT,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Run a scheduler that sends an app's tasks by the clock.
@@ -278,10 +276,6 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-def _has_schedules(app: Horsies) -> bool:
-    return app.config.schedule is not None and app.config.schedule.enabled
 
 
 def recovery_settings(

@@ -51,7 +51,8 @@ def lifespan(app: Horsies, *, inner: Lifespan | None = None) -> Lifespan:
     @asynccontextmanager
     async def running(server: Any) -> AsyncIterator[Any]:
         broker = app.get_broker()
-        _servers.begins(broker)
+        with _lock:
+            _servers[broker] = _servers.get(broker, 0) + 1
         try:
             await _open(broker)
             with on_stop(broker.stop_waiting):
@@ -61,31 +62,19 @@ def lifespan(app: Horsies, *, inner: Lifespan | None = None) -> Lifespan:
                     async with within(server) as state:
                         yield state
         finally:
-            if _servers.was_last(broker):
+            with _lock:
+                _servers[broker] -= 1
+                was_last = not _servers[broker]
+            if was_last:
                 await broker.close_async()
 
     return running
 
 
-class _Servers:
-    """How many servers of this process use a broker, such as a public and an internal one, or those of a test: the last
-    one that stops closes it."""
-
-    def __init__(self) -> None:
-        self._counts: WeakKeyDictionary[PostgresBroker, int] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-
-    def begins(self, broker: PostgresBroker) -> None:
-        with self._lock:
-            self._counts[broker] = self._counts.get(broker, 0) + 1
-
-    def was_last(self, broker: PostgresBroker) -> bool:
-        with self._lock:
-            self._counts[broker] -= 1
-            return self._counts[broker] == 0
-
-
-_servers = _Servers()
+# How many servers of this process use a broker, such as a public and an internal one, or those of a test: the last one
+# that stops closes it.
+_servers: WeakKeyDictionary[PostgresBroker, int] = WeakKeyDictionary()
+_lock = threading.Lock()
 
 
 async def _open(broker: PostgresBroker) -> None:

@@ -20,66 +20,41 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 Handler: TypeAlias = Callable[[int, FrameType | None], object]
 
 
-class _Handlers:
-    """The functions to call, in front of the handlers that were there."""
-
-    def __init__(self) -> None:
-        self._functions: dict[object, Callable[[], None]] = {}
-        self._lock = threading.Lock()
-
-    def add(self, function: Callable[[], None]) -> object:
-        key = object()
-        with self._lock:
-            self._functions[key] = function
-            if threading.current_thread() is threading.main_thread():
-                self._install()
-        return key
-
-    def remove(self, key: object) -> None:
-        with self._lock:
-            self._functions.pop(key, None)
-            if not self._functions and threading.current_thread() is threading.main_thread():
-                self._put_back()
-
-    def call_all(self) -> None:
-        for function in tuple(self._functions.values()):
-            with suppress(Exception):  # whatever it is, the server must hear that it is to stop
-                function()
-
-    def _install(self) -> None:
-        for number in SIGNALS:
-            handler = signal.getsignal(number)
-            if callable(handler) and not isinstance(handler, _InFront):
-                signal.signal(number, _InFront(handler, self))
-
-    def _put_back(self) -> None:
-        for number in SIGNALS:
-            handler = signal.getsignal(number)
-            if isinstance(handler, _InFront):  # otherwise somebody has replaced it, and may still call it
-                signal.signal(number, handler.before)
-
-
 class _InFront:
     """A handler that knows the one before it. There can be several: whoever replaced ours may call it, and if one place
     were kept for all, each would call the other without end."""
 
-    def __init__(self, before: Handler, handlers: _Handlers) -> None:
+    def __init__(self, before: Handler) -> None:
         self.before = before
-        self._handlers = handlers
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._handlers.call_all()
+        for function in tuple(_functions):
+            with suppress(Exception):  # whatever it is, the server must hear that it is to stop
+                function()
         self.before(number, frame)
 
 
-_handlers = _Handlers()
+_functions: list[Callable[[], None]] = []
 
 
 @contextmanager
 def on_stop(function: Callable[[], None]) -> Iterator[None]:
     """While this is open, a signal that ends the process calls the function first."""
-    key = _handlers.add(function)
+    _functions.append(function)
+    for number, handler in _handlers():
+        if callable(handler) and not isinstance(handler, _InFront):
+            signal.signal(number, _InFront(handler))
     try:
         yield
     finally:
-        _handlers.remove(key)
+        _functions.remove(function)
+        for number, handler in _handlers():
+            # Otherwise somebody has replaced it, and may still call it.
+            if isinstance(handler, _InFront) and not _functions:
+                signal.signal(number, handler.before)
+
+
+def _handlers() -> list[tuple[signal.Signals, object]]:
+    """Those that can be changed here: only the main thread can."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return [(number, signal.getsignal(number)) for number in SIGNALS] if is_main else []

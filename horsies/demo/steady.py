@@ -1,13 +1,11 @@
 """`horsies demo --web`: the same shop with its dashboard, under a load that never ends, until Ctrl-C (M-96)."""
 
 import asyncio
-import contextlib
 import itertools
 import random
 import re
-import signal
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
@@ -28,55 +26,30 @@ Sending: TypeAlias = Callable[[int], Awaitable[object]]
 
 
 async def run(announce: Callable[[str], None]) -> None:
-    """Until SIGINT or SIGTERM. `announce` gets the address of the dashboard. `HorsiesError` if a process has ended."""
+    """Until it is cancelled. `announce` gets the address of the dashboard. `HorsiesError` if a process has ended."""
     with (
         tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
-        _told_to_stop() as stop,
         ShopPrograms(Path(directory), {**SHOP, WEB: _dashboard}) as programs,
     ):
-        async with _busy():
-            await programs.run_beside(_open(programs, announce, stop))
-
-
-async def _open(programs: ShopPrograms, announce: Callable[[str], None], stop: asyncio.Event) -> None:
-    while not (stop.is_set() or (found := ADDRESS.search(programs.log(WEB)))):
-        await asyncio.sleep(LOOK_S)
-    if not stop.is_set() and found:
-        announce(found[1])
-    await stop.wait()
+        try:
+            await programs.run_beside(_be_busy(programs, announce))
+        finally:
+            await shop.app.schedules.remove_async(shop.AT_RUN_TIME.name)
+            await shop.app.get_broker().close_async()
 
 
 def _dashboard() -> tuple[str, ...]:
     return ("web", APP, "--port", str(free_port()), "--enable-actions")
 
 
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[asyncio.Event]:
-    """An event that a signal sets; without it, Ctrl-C would break off what is being stopped."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield stop
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
-
-
-@contextlib.asynccontextmanager
-async def _busy() -> AsyncIterator[None]:
-    """The load, for as long as the block lasts."""
+async def _be_busy(programs: ShopPrograms, announce: Callable[[str], None]) -> None:
     await _open_the_shop()
-    sending = [asyncio.create_task(_repeat(every, send)) for every, send in LOAD]
-    try:
-        yield
-    finally:
-        for task in sending:
-            task.cancel()
-        await asyncio.gather(*sending, return_exceptions=True)
-        await shop.app.schedules.remove_async(shop.AT_RUN_TIME.name)
-        await shop.app.get_broker().close_async()
+    async with asyncio.TaskGroup() as sending:
+        for every, send in LOAD:
+            sending.create_task(_repeat(every, send))
+        while not (found := ADDRESS.search(programs.log(WEB))):
+            await asyncio.sleep(LOOK_S)
+        announce(found[1])
 
 
 async def _repeat(every: float, send: Sending) -> None:

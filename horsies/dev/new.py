@@ -41,7 +41,9 @@ def create(directory: Path, template: Template) -> list[Path]:
     """Write the project; return its files. Nothing is left behind if it fails."""
     target = directory.absolute()
     package = package_of(target.resolve().name)
-    words = {"@name@": project_name_of(target.resolve().name), "@package@": package, "@origin@": _origin()}
+    name = re.sub(r"[^A-Za-z0-9._]+", "-", target.resolve().name).strip("-._")  # in pyproject.toml it has no blanks
+    origin = distribution.origin()  # a project gets horsies from where this installation came
+    words = {"@name@": name, "@package@": package, "@origin@": "" if origin is None else f" @ {origin}"}
     refuse_used(target)
     written: list[Path] = []
     made = [folder for folder in (target, *target.parents) if not folder.exists()]
@@ -65,20 +67,15 @@ def create(directory: Path, template: Template) -> list[Path]:
 def files_of(template: Template) -> list[tuple[Path, str]]:
     """The files of a template, each with the path that it gets."""
     root = TEMPLATES / template.value
-    sources = sorted(path for path in root.rglob(f"*{SUFFIX}") if path.is_file())
-    return [(source, _dotted(source.relative_to(root).as_posix().removesuffix(SUFFIX))) for source in sources]
+    paths = {path.relative_to(root).as_posix().removesuffix(SUFFIX): path for path in root.rglob(f"*{SUFFIX}")}
+    # Files with a dot in front are easily left out of packages, so templates have none.
+    return [(path, ".gitignore" if name == "gitignore" else name) for name, path in sorted(paths.items())]
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:
     for word, value in words.items():
         text = text.replace(word, value)
     return text
-
-
-def _origin() -> str:
-    """What follows our name in the requirements of a project: it gets horsies from where this installation came."""
-    origin = distribution.origin()
-    return "" if origin is None else f" @ {origin}"
 
 
 def package_of(name: str) -> str:
@@ -89,11 +86,6 @@ def package_of(name: str) -> str:
     if package in TAKEN or ((found := importlib.util.find_spec(package)) is not None and found.origin is not None):
         raise _refused(f"a package {package!r} would hide the module of that name", "another name, such as my-shop")
     return package
-
-
-def project_name_of(name: str) -> str:
-    """The name in pyproject.toml, which may have no blanks."""
-    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-._")
 
 
 def missing_for(template: Template) -> list[str]:
@@ -118,11 +110,6 @@ def refuse_used(target: Path) -> None:
         raise _refused(f"{target} cannot be read: {problem.strerror}", "name a new directory") from None
     if is_used:
         raise _refused(f"{target} is not empty", "name a new directory")
-
-
-def _dotted(path: str) -> str:
-    """Files with a dot in front are easily left out of packages, so templates have none."""
-    return ".gitignore" if path == "gitignore" else path
 
 
 def _remove(files: list[Path], folders: list[Path]) -> None:

@@ -7,19 +7,20 @@ a process that has left the group (`setsid`) outlives the program.
 """
 
 import os
-import select
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from io import FileIO
 from pathlib import Path
 from typing import IO, Self
 
 GUARD = ("/bin/sh", "-c", "trap '' HUP INT TERM; read -r _; kill -9 0")
 READY_VARIABLE = "HORSIES_READY_FD"
 LONGEST_LINE = 1 << 16
+LOOK_S = 0.02
 LAST_LINES_S = 1.0  # what has left the group may hold the output open; nobody waits longer for it
 
 
@@ -42,46 +43,37 @@ class Program:
         output: Path | Callable[[str], None] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        pass_fds: Sequence[int] = (),
         says_ready: bool = False,
         has_input: bool = False,
     ) -> None:
         self.words = tuple(map(str, words))
         self._output = output
         self._copying: threading.Thread | None = None
-        self._ready: int | None = None
-        self._is_ready = False
-        given = dict(os.environ if env is None else env)
-        given.pop(READY_VARIABLE, None)
         self._guard: subprocess.Popen[bytes] = subprocess.Popen(
             GUARD, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
         )
-        saying: int | None = None
-        file: IO[bytes] | None = None
+        ready, saying = os.pipe()
+        os.set_blocking(ready, False)
+        self._ready = FileIO(ready)
+        self._is_ready = False
+        given = {**(os.environ if env is None else env), READY_VARIABLE: str(saying)}
+        if not says_ready:
+            del given[READY_VARIABLE]
         try:
-            if says_ready:
-                self._ready, saying = os.pipe()
-                given[READY_VARIABLE] = str(saying)
-            if isinstance(output, Path):
-                file = output.open("ab")
-            self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                self.words,
-                stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if callable(output) else file,
-                stderr=None if output is None else subprocess.STDOUT,
-                env=given,
-                cwd=cwd,
-                pass_fds=[*pass_fds, *([] if saying is None else [saying])],
-                process_group=self._guard.pid,
-            )
+            with open(saying, "wb"), output.open("ab") if isinstance(output, Path) else nullcontext() as file:
+                self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                    self.words,
+                    stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if callable(output) else file,
+                    stderr=None if output is None else subprocess.STDOUT,
+                    env=given,
+                    cwd=cwd,
+                    pass_fds=[saying] if says_ready else [],
+                    process_group=self._guard.pid,
+                )
         except BaseException:
             self._end_group()
             raise
-        finally:
-            if saying is not None:
-                os.close(saying)
-            if file is not None:
-                file.close()
         if callable(output):
             assert self._process.stdout is not None
             self._copying = threading.Thread(target=_copy, args=(self._process.stdout, output), daemon=True)
@@ -112,7 +104,9 @@ class Program:
     @property
     def is_ready(self) -> bool:
         """Whether it has said that it is ready."""
-        return self._is_ready or self._hears(0)
+        if not self._is_ready and not self._ready.closed:
+            self._is_ready = bool(self._ready.read(LONGEST_LINE))
+        return self._is_ready
 
     def wait(self, timeout: float | None = None) -> int | None:
         """The exit code; None if it still runs after this time."""
@@ -130,7 +124,7 @@ class Program:
             if code is not None or time.monotonic() > until:
                 how = f"was not ready after {timeout:g} s" if code is None else f"ended with exit code {code}"
                 raise NotReady(f"{' '.join(self.words)} {how}; it printed:\n{self.last_lines()}")
-            self._hears(0.05)
+            time.sleep(LOOK_S)
 
     def write(self, text: str) -> None:
         """To its standard input. `BrokenPipeError` if it does not read any more."""
@@ -145,9 +139,9 @@ class Program:
         elif self.is_running:
             self._process.send_signal(number)
 
-    def stop(self, grace: float, *, first: int = signal.SIGTERM, group: bool = False) -> int:
+    def stop(self, grace: float) -> int:
         """Let it end by itself within this time, or kill it; the exit code."""
-        self.send_signal(first, group=group)
+        self.send_signal(signal.SIGTERM)
         code = self.wait(grace)
         return self.kill() if code is None else code
 
@@ -166,43 +160,30 @@ class Program:
         text = self._output.read_text(errors="replace") if isinstance(self._output, Path) else ""
         return "\n".join(text.splitlines()[-count:])
 
-    def _hears(self, seconds: float) -> bool:
-        """Wait at most this long for the program's line."""
-        waiting = select.poll()
-        if self._ready is not None:
-            waiting.register(self._ready, select.POLLIN)
-        if waiting.poll(seconds * 1000) and self._ready is not None:
-            self._is_ready = bool(os.read(self._ready, LONGEST_LINE))
-            os.close(self._ready)
-            self._ready = None
-        return self._is_ready
-
     def _end_group(self) -> None:
         if self._guard.returncode is None:
             os.killpg(self._guard.pid, signal.SIGKILL)
             self._guard.wait()
             assert self._guard.stdin is not None
             self._guard.stdin.close()
-        self._hears(0)
-        if self._ready is not None:
-            os.close(self._ready)
-            self._ready = None
+        _ = self.is_ready  # it may have said so before it ended
+        self._ready.close()
 
 
 def ready_signal() -> Callable[[], None]:
     """For the program: call this first, and what it returns when it is ready. Nothing happens if nobody listens. The
     variable is taken out of the environment, so that nothing that the program starts believes that it is meant."""
-    given = os.environ.pop(READY_VARIABLE, "")
-    with suppress(OSError, ValueError):
-        os.set_inheritable(int(given), False)
-        return lambda: _say_ready(int(given))
-    return lambda: None
+    try:
+        pipe = FileIO(int(os.environ.pop(READY_VARIABLE, "")), "w")
+    except (OSError, ValueError):
+        return lambda: None
+    os.set_inheritable(pipe.fileno(), False)
 
+    def say_ready() -> None:
+        with suppress(OSError, ValueError), pipe:  # it was said before, or nobody listens any more
+            pipe.write(b"ready\n")
 
-def _say_ready(fd: int) -> None:
-    with suppress(OSError):  # it was said before, or nobody listens any more
-        os.write(fd, b"ready\n")
-        os.close(fd)
+    return say_ready
 
 
 def _copy(stream: IO[bytes], line: Callable[[str], None]) -> None:

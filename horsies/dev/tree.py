@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from horsies.core.text import counted
@@ -23,33 +24,13 @@ PROGRAM_S = 5.0
 SHOWN = 3
 
 
+@dataclass(slots=True)
 class Part:
     """One of the programs, under its name in the log. It may be started again and again."""
 
-    def __init__(self, name: str, start: Callable[[], Program]) -> None:
-        self.name = name
-        self._start = start
-        self._is_told = True  # of its end
-        self.program: Program | None = None
-
-    def start(self) -> None:
-        """`OSError` if there is no such program."""
-        self.program = self._start()
-        self._is_told = False
-
-    @property
-    def is_running(self) -> bool:
-        return self.program is not None and self.program.is_running
-
-    def just_ended(self) -> int | None:
-        """Its exit code, once."""
-        code = None if self.program is None or self._is_told else self.program.code
-        self._is_told = self._is_told or code is not None
-        return code
-
-    def kill(self) -> None:
-        if self.program is not None:
-            self.program.kill()
+    name: str
+    start: Callable[[], Program]
+    program: Program | None = None  # while it runs, or nobody has been told of its end
 
 
 class Tree:
@@ -64,7 +45,7 @@ class Tree:
         overlap: bool = True,
         before: Sequence[Part] = (),
         programs: Sequence[Part] = (),
-        web: Part | None = None,
+        web: Sequence[Part] = (),
     ) -> None:
         self._start_worker = start_worker
         self._watcher = watcher
@@ -100,28 +81,31 @@ class Tree:
                         self._reload(changed)
                 return self._end()
             finally:
-                for part in (*self._before, *self._programs, *([self._web] if self._web else [])):
-                    part.kill()
-                for worker in self._workers():
-                    worker.kill()
+                parts = (*self._before, *self._programs, *self._web)
+                for program in (*(part.program for part in parts if part.program is not None), *self._workers()):
+                    program.kill()
 
     def _prepare(self) -> bool:
         """Run what comes before, one after the other."""
         for part in self._before:
             self._start(part)
-            while part.is_running and not self._stops:
+            program = part.program
+            while program is not None and program.is_running and not self._stops:
                 time.sleep(TICK_S)
             if self._stops:
                 return True
-            code = 1 if part.program is None else part.program.wait() or 0
-            if code:
+            if code := 1 if program is None else program.wait() or 0:
                 self._say(f"nothing is started, because {part.name} ended {how(code)}")
                 return False
         return True
 
     def _start(self, part: Part) -> None:
+        """In the place of the one that runs."""
+        if part.program is not None:
+            part.program.stop(PROGRAM_S)
+            part.program = None
         try:
-            part.start()
+            part.program = part.start()
         except OSError as problem:
             self._say(f"{part.name} cannot be started: {problem.strerror}")
 
@@ -133,20 +117,17 @@ class Tree:
             self._started, self._is_ready, self._is_long = time.monotonic(), False, False
         if self._worker is not None:
             self._look_at(self._worker)
-        for part in self._programs:
-            if (code := part.just_ended()) is not None:
+        for part in (*self._programs, *self._web):
+            if part.program is not None and (code := part.program.code) is not None:
+                part.program = None
                 self._say(f"{part.name} ended {how(code)}; it starts again when a file changes")
-        if self._web is not None and (code := self._web.just_ended()) is not None:
-            self._say(f"{self._web.name} ended {how(code)}; it starts again when a file changes")
 
     def _look_at(self, worker: Program) -> None:
         """The newest one. The dashboard is renewed with it, because it knows the tasks of the code that it loaded."""
         if not self._is_ready and worker.is_ready:
             self._is_ready = True
-            if self._web is not None:
-                if self._web.program is not None:
-                    self._web.program.stop(PROGRAM_S)
-                self._start(self._web)
+            for web in self._web:
+                self._start(web)
         if (code := worker.code) is not None:
             self._worker = None
             worker.kill()
@@ -170,7 +151,7 @@ class Tree:
             self._worker = None
         self._start_at = time.monotonic()
         for part in self._programs:
-            if not part.is_running:
+            if part.program is None or not part.program.is_running:
                 self._start(part)
 
     def _end(self) -> int:
@@ -193,8 +174,9 @@ class Tree:
             for worker in workers:
                 worker.send_signal(signal.SIGTERM)
         codes = [worker.wait() or 0 for worker in workers]
-        if self._web is not None and self._web.program is not None:
-            self._web.program.stop(PROGRAM_S)
+        for web in self._web:
+            if web.program is not None:
+                web.program.stop(PROGRAM_S)
         return 1 if is_cut_off or any(code > 0 for code in codes) else 0
 
     def _workers(self) -> list[Program]:

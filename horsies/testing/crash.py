@@ -116,7 +116,8 @@ class Crash:
                 raise self._problem
             work = self._app.get_broker().bridge.run(self._look)
             now = time.monotonic()
-            calm_since = (calm_since or now) if _is_done(work) else None
+            is_done = not (work.in_flight or work.due or work.retries or work.workflows)
+            calm_since = (calm_since or now) if is_done else None
             if calm_since is not None and self.has_happened and now - calm_since >= CALM_S:
                 return
             if calm_since is not None and not self.has_happened and now - calm_since >= REACH_S:
@@ -193,36 +194,26 @@ def every_crash(
     settle_s: float = SETTLE_S,
 ) -> CrashReport:
     """Run the scenario once for each moment; raise `InvariantBroken` if something was not true after one of them."""
-    report = CrashReport()
-    for moment in list(Moment) if moments is None else [_moment(one) for one in moments]:
-        report.outcomes.append(CrashOutcome(moment, _problem_at(app, moment, scenario, check, task, setup, settle_s)))
+
+    def problem_at(moment: Moment) -> BaseException | None:
+        if setup is not None:
+            _call(setup)
+        try:
+            with Crash(app, task, moment, settle_s):
+                _call(scenario)
+            if check is not None and _call(check) is False:
+                raise AssertionError("the check returned False")
+        except (MomentNotReached, TaskUnknown):
+            raise  # the test is wrong, not what it tests
+        except Exception as problem:
+            return problem
+        return None
+
+    wanted = list(Moment) if moments is None else [_moment(one) for one in moments]
+    report = CrashReport([CrashOutcome(moment, problem_at(moment)) for moment in wanted])
     if report.broken:
-        first = next(outcome.problem for outcome in report.outcomes if outcome.problem is not None)
-        raise InvariantBroken(report) from first
+        raise InvariantBroken(report) from next(one.problem for one in report.outcomes if one.problem is not None)
     return report
-
-
-def _problem_at(
-    app: Horsies,
-    moment: Moment,
-    scenario: Scenario,
-    check: Scenario | None,
-    task: TaskDefinition[Any, Any] | None,
-    setup: Scenario | None,
-    settle_s: float,
-) -> BaseException | None:
-    if setup is not None:
-        _call(setup)
-    try:
-        with Crash(app, task, moment, settle_s):
-            _call(scenario)
-        if check is not None and _call(check) is False:
-            raise AssertionError("the check returned False")
-    except (MomentNotReached, TaskUnknown):
-        raise  # the test is wrong, not what it tests
-    except Exception as problem:
-        return problem
-    return None
 
 
 def _call(fn: Scenario) -> object:
@@ -243,10 +234,6 @@ def _moment(at: Moment | str) -> Moment:
         return Moment(str(at).replace("_", " "))
     known = ", ".join(repr(moment.value) for moment in Moment)
     raise ValueError(f"there is no moment {at!r}; known: {known}")
-
-
-def _is_done(work: store.OpenWork) -> bool:
-    return not (work.in_flight or work.due or work.retries or work.workflows)
 
 
 def _described(work: store.OpenWork) -> str:

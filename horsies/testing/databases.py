@@ -112,7 +112,8 @@ class RunDatabases:
             text = str(problem).strip()
             raise ServerUnusable(f"the server that {VARIABLE} names cannot be used: {text}") from problem
         if self._directory is None:
-            _check_rights(conn)
+            if conn.execute(load("testing/may_create")).fetchone() != (True,):
+                raise ServerUnusable(f"the role of {VARIABLE} may not create databases: ALTER ROLE … CREATEDB")
             conn.execute("SELECT pg_advisory_lock_shared(hashtextextended(%s, 0))", [self._run])
             _drop_what_killed_runs_left(conn, self._run)
         return conn
@@ -193,12 +194,6 @@ def drop_database(conn: psycopg.Connection[tuple[object, ...]], name: str) -> No
         conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
     except psycopg.errors.InsufficientPrivilege:
         conn.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
-
-
-def _check_rights(conn: psycopg.Connection[tuple[object, ...]]) -> None:
-    row = conn.execute(load("testing/may_create")).fetchone()
-    if row is None or not row[0]:
-        raise ServerUnusable(f"the role of {VARIABLE} may not create databases: ALTER ROLE … CREATEDB")
 
 
 def _databases(conn: psycopg.Connection[tuple[object, ...]]) -> list[str]:

@@ -18,14 +18,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
 from psycopg.conninfo import conninfo_to_dict
 
 from horsies.core import events, locate, logs
-from horsies.core.app import Horsies
 from horsies.core.child import forkserver
 from horsies.core.tasks.moves import Complete, Fail, Move, Retry
 from horsies.core.worker.config import WorkerConfig
@@ -57,23 +56,14 @@ class WorkerOrder:
 
 
 class DoomedWorker(Worker):
-    """A worker that says when it is ready, and to which something happens if there is a doom."""
+    """A worker to which something happens if there is a doom."""
 
-    def __init__(
-        self, app: Horsies, config: WorkerConfig, launcher: Launcher, say_ready: Callable[[], None], doom: Doom | None
-    ) -> None:
-        super().__init__(app, config, launcher=launcher)
-        self._say_ready = say_ready
-        self._doom = doom
+    doom: Doom | None = None
 
     def _build(self) -> None:
         super()._build()
-        if self._doom is not None and not self._doom.moment.is_in_child:
-            self._await_doom(self._doom)
-
-    async def _startup(self) -> None:
-        await super()._startup()
-        self._say_ready()
+        if self.doom is not None and not self.doom.moment.is_in_child:
+            self._await_doom(self.doom)
 
     def _await_doom(self, doom: Doom) -> None:
         match doom.moment:
@@ -182,5 +172,6 @@ def main() -> None:
     app = locate.load_app(order.locator)
     if sys.stdin.readline().strip() != GO:
         return  # nobody needs it any more
-    worker = DoomedWorker(app, config, launcher, say_ready, doom)
+    worker = DoomedWorker(app, config, say_ready, launcher)
+    worker.doom = doom
     sys.exit(asyncio.run(worker.run(install_signals=True)))

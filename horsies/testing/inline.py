@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -58,31 +58,13 @@ class InlineTask:
     ended_at: datetime | None = None
 
 
-@dataclass(slots=True)
-class InlineLog:
-    """Everything that was sent inside one block, in order."""
-
-    tasks: dict[str, InlineTask] = field(default_factory=dict)
-
-    def rows(self) -> list[SentRow]:
-        return [task.sent for task in self.tasks.values()]
-
-    def with_key(self, send: Send) -> InlineTask | None:
-        """The task that was sent with the same idempotency key."""
-        key, name = send.payload.idempotency_key, send.payload.task_name
-        found = [task for task in self.tasks.values() if key is not None and task.sent.idempotency_key == key]
-        known = next((task for task in reversed(found) if task.sent.task_name == name), None)
-        is_free = known is not None and send.payload.reuse_after_failure and known.status in RELEASING
-        return None if is_free else known
-
-
 class InlineSender(Sender):
     """Runs what is sent. A `connection=` is not used: nothing is written that could be rolled back."""
 
     def __init__(self, inline_broker: InlineBroker, ways: Ways) -> None:
         super().__init__(inline_broker)
         self._ways = ways
-        self._log = inline_broker.log
+        self._sent = inline_broker.tasks
 
     def stream(self, sent_at: datetime) -> bulk.Stream:
         return _NoStream()
@@ -96,22 +78,35 @@ class InlineSender(Sender):
     async def _send_all(
         self, sends: Sequence[Send], task: AnyTask, connection: CallerConnection | None, stream: bulk.Stream | None
     ) -> Written:
-        for place, send in enumerate(sends):  # all or none: nothing runs if one of them is refused
-            if self._is_mismatch(send):
-                return Err(failure_of_many(sends, enqueue.SendMismatchError(place, _mismatch(send))))
+        try:
+            for place, send in enumerate(sends):  # all or none: nothing runs if one of them is refused
+                self._known(send, place)
+        except enqueue.SendMismatchError as problem:
+            return Err(failure_of_many(sends, problem))
         return Ok([await self._take(send, task) for send in sends])
 
-    def _is_mismatch(self, send: Send) -> bool:
-        known = self._log.with_key(send)
-        return known is not None and _call_of(known.send) != _call_of(send)
+    def _known(self, send: Send, place: int = 0) -> InlineTask | None:
+        """The task that was sent with the same idempotency key; `SendMismatchError` if it has other arguments."""
+        new = send.payload
+        if new.idempotency_key is None:
+            return None
+        for known in reversed(self._sent.values()):
+            old = known.send.payload
+            if (old.task_name, old.idempotency_key) != (new.task_name, new.idempotency_key):
+                continue
+            if new.reuse_after_failure and known.status in RELEASING:
+                return None
+            if (old.args_json, old.kwargs_json) != (new.args_json, new.kwargs_json):
+                text = f"idempotency key {new.idempotency_key!r} belongs to a task with other arguments"
+                raise enqueue.SendMismatchError(place, text)
+            return known
+        return None
 
     async def _take(self, send: Send, task: AnyTask) -> str:
         """Run it; the id of the task, which is that of an earlier one with the same key."""
-        if self._is_mismatch(send):
-            raise enqueue.SendMismatchError(0, _mismatch(send))
-        if (known := self._log.with_key(send)) is not None:
+        if (known := self._known(send)) is not None:
             return known.sent.task_id
-        record = self._log.tasks[send.task_id] = InlineTask(send, _row(send))
+        record = self._sent[send.task_id] = InlineTask(send, _row(send))
         await _run(record, task, self._ways)
         return send.task_id
 
@@ -122,7 +117,10 @@ class InlineBroker(PostgresBroker):
     def __init__(self, config: broker.PostgresConfig, app: KnowsTasks) -> None:
         super().__init__(config, app=app)
         self.bridge = _NoBridge(_refuse, dispose=Hub.close)
-        self.log = InlineLog()
+        self.tasks: dict[str, InlineTask] = {}  # what was sent inside the block, in order
+
+    def rows(self) -> list[SentRow]:
+        return [task.sent for task in self.tasks.values()]
 
     def open(self) -> broker.BrokerResult[None]:
         """There is nothing to open, so a server whose lifespan does that starts without a database."""
@@ -132,7 +130,7 @@ class InlineBroker(PostgresBroker):
         return self.open()
 
     async def wait_async(self, task_id: str, timeout_ms: int | None = None) -> Ending:
-        found = self.log.tasks.get(task_id)
+        found = self.tasks.get(task_id)
         if found is None:
             return EndedTask(task_id, None, None, None, None)
         if not found.status.is_terminal:
@@ -142,11 +140,11 @@ class InlineBroker(PostgresBroker):
     async def read_row(
         self, task_id: str, include_result: bool, include_failed_reason: bool, include_attempts: bool
     ) -> broker.BrokerResult[dict[str, Any] | None]:
-        found = self.log.tasks.get(task_id)
+        found = self.tasks.get(task_id)
         return Ok(None if found is None else _columns(found, include_result=include_result))
 
     async def cancel_task_async(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
-        found = self.log.tasks.get(task_id)
+        found = self.tasks.get(task_id)
         state = None if found is None else TaskState(found.status, None, found.sent.queue, found.sent.priority)
         running = TaskActionError(TaskActionErrorCode.TASK_NOT_CANCELLABLE, f"task {task_id} is running here", task_id)
         return Err(Cancel().refusal(task_id, state) or running)
@@ -183,14 +181,6 @@ def _row(send: Send) -> SentRow:
         send.task_id, payload.task_name, payload.queue_name, payload.priority, payload.args_json, payload.kwargs_json,
         payload.sent_at, due, payload.good_until, payload.idempotency_key, None,
     )  # fmt: skip
-
-
-def _mismatch(send: Send) -> str:
-    return f"idempotency key {send.payload.idempotency_key!r} belongs to a task with other arguments"
-
-
-def _call_of(send: Send) -> tuple[str | None, str | None]:
-    return send.payload.args_json, send.payload.kwargs_json
 
 
 def _columns(task: InlineTask, *, include_result: bool) -> dict[str, Any]:

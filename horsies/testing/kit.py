@@ -56,8 +56,7 @@ class AppTesting:
     @property
     def sent(self) -> SentTasks:
         """What was sent: inside `inline()` since its beginning, otherwise what is in the database."""
-        rows = self._rows if self._inline is None else self._inline.log.rows
-        return SentTasks(rows, self._app.tasks)
+        return SentTasks(self._rows if self._inline is None else self._inline.rows, self._app.tasks)
 
     async def drain_async(
         self, *, until: Until | None = None, max_tasks: int | None = None, raise_on_failure: bool = False
@@ -112,11 +111,13 @@ class AppTesting:
         return SpawnedWorker(self._app, processes=processes, with_scheduler=with_scheduler)
 
     def _rows(self) -> Sequence[SentRow]:
-        return [SentRow(*row) for row in self._app.get_broker().bridge.run(self._read_sent)]
+        broker = self._app.get_broker()
 
-    async def _read_sent(self) -> Sequence[tuple[Any, ...]]:
-        async with self._app.get_broker().hub.connection() as conn:
-            return await store.sent(conn)
+        async def read() -> Sequence[tuple[Any, ...]]:
+            async with broker.hub.connection() as conn:
+                return await store.sent(conn)
+
+        return [SentRow(*row) for row in broker.bridge.run(read)]
 
     def _refuse_inline(self, what: str) -> None:
         if self._inline is not None:

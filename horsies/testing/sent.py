@@ -102,18 +102,8 @@ class SentTasks:
             raise AssertionError(_lines(f"{_name(task)} was sent", found))
 
     def _read(self, row: SentRow) -> SentTask:
-        return SentTask(
-            row.task_id,
-            row.task_name,
-            _arguments(self._known.get(row.task_name), row),
-            row.queue,
-            row.priority,
-            row.sent_at,
-            row.due_at,
-            row.good_until,
-            row.idempotency_key,
-            row.workflow_id,
-        )
+        facts = {name: value for name, value in row._asdict().items() if name not in ("args_json", "kwargs_json")}
+        return SentTask(arguments=_arguments(self._known.get(row.task_name), row), **facts)
 
     def __repr__(self) -> str:
         return f"<SentTasks: {len(self.tasks)}>"

@@ -4,7 +4,6 @@ anything in them is touched, and under root nobody but root reaches the server o
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import shutil
@@ -16,21 +15,17 @@ from pathlib import Path
 import pytest
 
 from horsies.core.embedded import ensure_running, stop
-from horsies.core.embedded.server import find_install
 from horsies.core.errors import ConfigurationError, ErrorCode
 from tests.e2e.cli_support import run as run_command
 from tests.embedded_support import (
     SETTINGS,
     USER,
     answers,
-    is_written,
     needs_root,
     nobodys_python,
     place_for_a_server,
     postmaster,
-    write_down,
 )
-from tests.support import eventually_sync
 
 STRANGER = 12_345
 FILES = (
@@ -232,57 +227,6 @@ except psycopg.OperationalError as error:
             try_it = "import os, sys; os.open(sys.argv[1], os.O_RDONLY)"
             assert "PermissionError" in run(try_it, home / "db" / wanted).stderr, wanted
     assert answers(url)
-
-
-def old_directory(path: Path) -> None:
-    """What an earlier version left: data and socket of the user nobody."""
-    write_down(ensure_running(path, settings=SETTINGS))
-    stop(path)
-    for top in (path / "data", path / "socket"):
-        for directory, _, files in os.walk(top):
-            for each in (Path(directory), *(Path(directory, name) for name in files)):
-                os.chown(each, nobody(), -1)
-
-
-@pytest.mark.slow("creates another database server")
-@needs_root
-def test_data_of_an_earlier_version_is_taken_over(home: Path, treasure: Path) -> None:
-    path = home / "db"
-    old_directory(path)
-    (path / "data" / "link").symlink_to(treasure)
-    os.link(treasure, path / "data" / "second_name")
-    before = looks(treasure)
-    url = ensure_running(path)
-    assert is_written(url)
-    server = Path("/proc", str(postmaster(path))).stat().st_uid
-    assert server != nobody()
-    owners = {
-        each.lstat().st_uid
-        for top in (path / "data", path / "socket")
-        for each in (top, *top.rglob("*"))
-        if each.name not in ("link", "second_name")
-    }
-    assert owners == {server}
-    assert looks(treasure) == before, "what nobody had planted there was left alone"
-
-
-@pytest.mark.slow("creates another database server")
-@needs_root
-def test_a_server_that_an_earlier_version_left_running_is_replaced(home: Path) -> None:
-    path = home / "db"
-    old_directory(path)
-    command = [str(find_install() / "bin" / "postgres"), "-D", str(path / "data"), "-k", str(path / "socket")]
-    old = subprocess.Popen([*command, "-c", "listen_addresses="], user="nobody", group=nobody())
-    try:
-        where = f"postgresql://postgres@/horsies?host={path / 'socket'}"
-        eventually_sync(lambda: answers(where))
-        assert is_written(ensure_running(path))
-        assert old.wait(30) == 0
-        assert Path("/proc", str(postmaster(path))).stat().st_uid != nobody()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            old.kill()
-        old.wait()
 
 
 @pytest.mark.slow("creates another database server")

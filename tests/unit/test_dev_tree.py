@@ -127,10 +127,6 @@ def test_x31_an_app_with_its_own_database_gets_no_other(tmp_path: Path) -> None:
     assert environment == {"OTHER": "1", "DATABASE_URL": " "} and said == ["database: the app's own"]
 
 
-def test_x31_what_dev_starts_has_the_app_in_its_environment(tmp_path: Path) -> None:
-    assert dev._environment(project.Project(tmp_path, "shop:app"), color=False)["HORSIES_APP"] == "shop:app"
-
-
 SAYS = """
 import os, signal, sys, time
 from horsies.dev.program import ready_signal
@@ -169,7 +165,7 @@ class Running:
             self.seen.append,
             before=[tree.Part(code, starts(code, code=code)) for code in before],
             programs=[tree.Part(name, starts(name)) for name in programs],
-            web=tree.Part("web", starts("web")),
+            web=[tree.Part("web", starts("web"))],
         )
 
     def run(self, *then: tuple[str, Callable[[], None]]) -> int:

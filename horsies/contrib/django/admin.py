@@ -1,12 +1,12 @@
 """Tasks and workflows in Django's admin, to read. Lists are bounded: a count stops at ten thousand rows, filters offer
 what the app knows instead of asking a table of millions for its different values and look at the newest rows, no column
 sorts, and a search looks for a whole id or a whole name. What a task was given and returned is masked as in the
-dashboard, and no address of a list may ask for it.
+dashboard (`HORSIES["MASK"]`, `HORSIES["HIDE_PAYLOADS"]`) and cut, and no address of a list may ask for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin
@@ -19,11 +19,12 @@ from django.utils.html import format_html
 
 from horsies.contrib.django import conf
 from horsies.contrib.django.models import Task, TaskAttempt, Workflow
-from horsies.contrib.django.payloads import shown
 from horsies.contrib.django.project import project_app
+from horsies.core.monitoring.masking import Masking, names_known_to
 
 MOST_COUNTED = 10_000
 MOST_LOOKED_AT = 100_000
+LONGEST = 2_000  # characters of a payload
 
 
 def matching(rows: Any, **wanted: Any) -> Any:
@@ -162,11 +163,11 @@ class TaskAdmin(ReadOnly):
 
     @admin.display
     def arguments(self, row: Task) -> str:
-        return _lines(shown(row), ("args", "kwargs"))
+        return shown(row, "args", "kwargs")
 
     @admin.display
     def outcome(self, row: Task) -> str:
-        return _lines(shown(row), ("result", "failed_reason"))
+        return shown(row, "result", "failed_reason")
 
 
 @admin.register(Workflow)
@@ -188,13 +189,30 @@ class WorkflowAdmin(ReadOnly):
 
     @admin.display
     def outcome(self, row: Workflow) -> str:
-        return _lines(shown(row), ("result", "error"))
+        return shown(row, "result", "error")
 
 
-def _lines(values: dict[str, str | None], names: tuple[str, ...]) -> str:
-    def each() -> Iterator[str]:
-        for name in names:
-            if (value := values.get(name)) is not None:
-                yield f"{name}: {value}"
+@dataclass(frozen=True)
+class Payloads:
+    """The texts of one row, under the names by which the masking knows them."""
 
-    return "\n".join(each()) or "-"
+    task_name: str | None
+    args: str | None = None
+    kwargs: str | None = None
+    result: str | None = None
+    failed_reason: str | None = None
+    error: str | None = None
+
+
+def shown(row: Any, *names: str) -> str:
+    """These texts of a row of `Task` or `Workflow`, as far as they may be shown."""
+    known = names_known_to(project_app().tasks)
+    masking = Masking.of(conf.option("MASK"), hides_all=bool(conf.option("HIDE_PAYLOADS")), positional=known)
+    found = Payloads(getattr(row, "task_name", None), **{name: getattr(row, name) for name in names})
+    masked = masking.applied_to(found)
+    texts = {name: getattr(masked, name) for name in names}
+    return "\n".join(f"{name}: {_cut(text)}" for name, text in texts.items() if text is not None) or "-"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"

@@ -66,7 +66,10 @@ class RunsOnHorsies:
         if problem := app.queue_problem(task.queue_name):
             raise self.framework.invalid_task(f"Queue '{task.queue_name}' is not valid for backend: {problem}.")
         given = self.framework.normalize(list(args)), self.framework.normalize(dict(kwargs))
-        options: dict[str, Any] = {"priority": our_priority(task.priority), "eta": _aware(task.run_after)}
+        due = task.run_after
+        if due is not None and timezone.is_naive(due):
+            due = timezone.make_aware(due)
+        options: dict[str, Any] = {"priority": our_priority(task.priority), "eta": due}
         if app.config.queue_mode is QueueMode.CUSTOM:
             options["queue"] = task.queue_name
         defined = app.django_tasks[task.module_path]
@@ -120,10 +123,6 @@ class RunsOnHorsies:
         for name in self.options:
             if name.lower() not in OPTIONS:
                 yield f"TASKS[{self.alias!r}]['OPTIONS'] has no option {name!r}; known are {', '.join(OPTIONS)}"
-
-
-def _aware(moment: Any) -> Any:
-    return moment if moment is None or timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
 @run_sync

@@ -64,13 +64,9 @@ def connection_params(using: str) -> dict[str, Any]:
     params = dict(connection.get_connection_params())
     role = connection.settings_dict["OPTIONS"].get("assume_role")
     if role:  # Django sets it with a statement; the server takes it at the start too
-        params["options"] = f"{params.get('options') or ''} -c role={_escaped(role)}".strip()
+        escaped = str(role).replace("\\", "\\\\").replace(" ", "\\ ")
+        params["options"] = f"{params.get('options') or ''} -c role={escaped}".strip()
     return params
-
-
-def _escaped(word: str) -> str:
-    """As the server reads a word of `options`."""
-    return str(word).replace("\\", "\\\\").replace(" ", "\\ ")
 
 
 def url_of(params: Mapping[str, Any]) -> str:

@@ -6,18 +6,19 @@ first worker was first. Each version of the schema has a migration, which says t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 from django.db import router
 from django.db.migrations.operations.base import Operation
 
 from horsies.contrib.django import conf
 from horsies.core.db import connect
 from horsies.core.models.broker import PostgresConfig
+from horsies.core.schema.create import uninstall
 from horsies.core.schema.install import install
-from horsies.core.schema.uninstall import uninstall
 
 
 class InstallSchema(Operation):
@@ -28,12 +29,11 @@ class InstallSchema(Operation):
     reversible = True
     atomic = False
 
-    def __init__(self, version: int, *, drops: bool = False) -> None:
+    def __init__(self, version: int) -> None:
         self.version = version
-        self.drops = drops
 
     def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return type(self).__name__, [self.version], {"drops": True} if self.drops else {}
+        return type(self).__name__, [self.version], {}
 
     def describe(self) -> str:
         return f"Install or upgrade the horsies schema, version {self.version}"
@@ -47,11 +47,15 @@ class InstallSchema(Operation):
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         if _is_for_us(app_label, schema_editor):
-            _run(schema_editor.connection.alias, _install)
+            _run(
+                schema_editor.connection.alias,
+                lambda conn, config: install(conn, notify=config.notify, change_notify=True),
+            )
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        if self.drops and _is_for_us(app_label, schema_editor):
-            _run(schema_editor.connection.alias, _uninstall)
+        is_first = all(app != app_label for app, _ in to_state.models)
+        if is_first and _is_for_us(app_label, schema_editor):
+            _run(schema_editor.connection.alias, lambda conn, _: uninstall(conn))
 
 
 def _is_for_us(app_label: str, schema_editor: Any) -> bool:
@@ -60,25 +64,17 @@ def _is_for_us(app_label: str, schema_editor: Any) -> bool:
     return using == conf.alias() and bool(router.allow_migrate(using, app_label))
 
 
-def _run(using: str, work: Callable[[PostgresConfig], Coroutine[Any, Any, None]]) -> None:
+def _run(using: str, work: Callable[[psycopg.AsyncConnection[Any], PostgresConfig], Awaitable[object]]) -> None:
     """On a connection of its own. In a thread, because whoever migrates may have a loop running."""
     fields = dict(conf.option("BROKER", {}))
     config = PostgresConfig(**{**fields, "database_url": conf.url_of(conf.connection_params(using))})
+
+    async def run() -> None:
+        conn = await connect(config, session=True, name="horsies migrate")
+        try:
+            await work(conn, config)
+        finally:
+            await conn.close()
+
     with ThreadPoolExecutor(1, "horsies migrate") as aside:
-        aside.submit(asyncio.run, work(config)).result()
-
-
-async def _install(config: PostgresConfig) -> None:
-    conn = await connect(config, session=True, name="horsies migrate")
-    try:
-        await install(conn, notify=config.notify, change_notify=True)
-    finally:
-        await conn.close()
-
-
-async def _uninstall(config: PostgresConfig) -> None:
-    conn = await connect(config, session=True, name="horsies migrate")
-    try:
-        await uninstall(conn)
-    finally:
-        await conn.close()
+        aside.submit(asyncio.run, run()).result()

@@ -109,13 +109,13 @@ class DjangoHorsies(Horsies):
     @property
     def is_inline(self) -> bool:
         """Whether what is sent runs at once, in this process."""
-        return hasattr(self._broker, "log")  # that of tests, which no worker of production imports
+        return hasattr(self._broker, "tasks")  # that of tests, which no worker of production imports
 
     @property
     def inline_tasks(self) -> Mapping[str, InlineTask]:
         """What was run so, by id."""
         broker: Any = self._broker
-        found: Mapping[str, InlineTask] = broker.log.tasks if self.is_inline else {}
+        found: Mapping[str, InlineTask] = broker.tasks if self.is_inline else {}
         return found
 
     def read_settings(self) -> None:
@@ -165,7 +165,8 @@ def project_app() -> DjangoHorsies:
     global _made
     with _lock:
         if _made is None:
-            _refuse_uninstalled()
+            if not any(entry == PACKAGE or entry.startswith(f"{PACKAGE}.apps.") for entry in settings.INSTALLED_APPS):
+                raise ImproperlyConfigured(f"add {PACKAGE!r} to INSTALLED_APPS")
             made = DjangoHorsies()
             _made = made
             made.make_current()
@@ -185,12 +186,6 @@ def get_horsies_app() -> DjangoHorsies:
     module that `horsies worker` and `horsies dev` load."""
     django.setup(set_prefix=False)
     return project_app()
-
-
-def _refuse_uninstalled() -> None:
-    installed = [entry for entry in settings.INSTALLED_APPS if entry == PACKAGE or entry.startswith(f"{PACKAGE}.apps.")]
-    if not installed:
-        raise ImproperlyConfigured(f"add {PACKAGE!r} to INSTALLED_APPS")
 
 
 def on_setting_changed(*, setting: str, **_: Any) -> None:

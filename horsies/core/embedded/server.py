@@ -91,12 +91,10 @@ def find_install() -> Path:
 def _place_at(path: str | os.PathLike[str]) -> Iterator[Place]:
     """The directory, created if it does not exist. A directory that is not safe is refused before it is touched."""
     try:
-        try:
-            place = Place(safety.make_directory(Path(path)))
-        except OSError as error:
-            raise Failure(f"the embedded server cannot use {path}", str(error)) from error
-        with contextlib.closing(place):
+        with contextlib.closing(Place(safety.make_directory(Path(path)))) as place:
             yield place
+    except OSError as error:
+        raise _error(f"the embedded server cannot use {path}", str(error)) from error
     except Failure as failure:
         raise _error(failure.message, failure.detail, failure.way_out) from failure
 
@@ -109,7 +107,7 @@ def _hold(place: Place) -> None:
         if place.still_has(held):
             return
         _release(place.path)
-    fd = _open(place, "users.lock")
+    fd = place.open_lock("users.lock")
     fcntl.flock(fd, fcntl.LOCK_SH)
     _held[place.path] = fd
 
@@ -124,19 +122,12 @@ def _release(directory: Path) -> None:
 @contextlib.contextmanager
 def _only_one(place: Place) -> Iterator[None]:
     """Let only one process at a time decide whether to start a keeper."""
-    fd = _open(place, "start.lock")
+    fd = place.open_lock("start.lock")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
         os.close(fd)
-
-
-def _open(place: Place, name: str) -> int:
-    try:
-        return place.open_lock(name)
-    except OSError as error:
-        raise Failure(f"the embedded server cannot use {place.path}", str(error)) from error
 
 
 def _wait_until_ready(place: Place, install: Path) -> str:
@@ -156,7 +147,7 @@ def _wait_until_ready(place: Place, install: Path) -> str:
 
 
 def _is_kept(place: Place) -> bool:
-    fd = _open(place, "keeper.lock")
+    fd = place.open_lock("keeper.lock")
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

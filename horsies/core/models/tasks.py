@@ -51,7 +51,10 @@ class TaskError(BaseModel):
         if isinstance(code, BUILTIN_CODE_FAMILIES) or code is None:
             return code
         if isinstance(code, dict) and code.keys() == {BUILTIN_KEY}:
-            return _built_in(code[BUILTIN_KEY])
+            try:
+                return BUILTIN_CODE_REGISTRY[code[BUILTIN_KEY]]
+            except (KeyError, TypeError):
+                raise ValueError("not a built-in code of this version") from None
         if isinstance(code, Enum):
             raise ValueError(f"{type(code).__name__} is not a family of built-in codes; give a plain string")
         if isinstance(code, str) and code in BUILTIN_CODE_REGISTRY:
@@ -87,13 +90,6 @@ class TaskFailed(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TaskFailed, (self.error,)
-
-
-def _built_in(value: Any) -> BuiltInTaskCode:
-    try:
-        return BUILTIN_CODE_REGISTRY[value]
-    except (KeyError, TypeError):
-        raise ValueError("not a built-in code of this version") from None
 
 
 def exception_dict(exc: BaseException) -> dict[str, Any]:

@@ -73,9 +73,7 @@ def occurrences(
         left = None if left is None else left - 1
 
 
-@lru_cache(maxsize=1024)  # zoneinfo itself keeps the last eight only
-def _zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
+_zone = lru_cache(maxsize=1024)(ZoneInfo)  # zoneinfo itself keeps the last eight only
 
 
 def _next_on_the_wall(times: WallTimes, after: datetime, zone: ZoneInfo) -> datetime | None:

@@ -22,7 +22,6 @@ from horsies.core.models.schedule import TaskSchedule
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.producer import enqueue, envelope
 from horsies.core.scheduler import plan
-from horsies.core.store import schedules
 from horsies.core.store import schedules as store
 from horsies.core.store.sends import Send, insert
 from horsies.core.text import counted
@@ -112,7 +111,7 @@ async def _unchanged(conn: Connection, entries: Sequence[Entry], done: FireResul
     return [entry for entry in entries if entry.name not in done.stale]
 
 
-def _decide(entry: Entry, state: schedules.ScheduleState | None, now: datetime, most: int, done: FireResult) -> None:
+def _decide(entry: Entry, state: store.ScheduleState | None, now: datetime, most: int, done: FireResult) -> None:
     step = plan.decide(entry.schedule, state, now, min(most, MOST_SLOTS), entry.config_hash)
     if isinstance(step, plan.Fire) and entry.payload is None:
         done.unprepared.add(entry.name)
@@ -123,7 +122,7 @@ def _decide(entry: Entry, state: schedules.ScheduleState | None, now: datetime, 
 async def _write(
     conn: Connection,
     by_name: dict[str, Entry],
-    states: dict[str, schedules.ScheduleState],
+    states: dict[str, store.ScheduleState],
     done: FireResult,
     now: datetime,
 ) -> None:
@@ -133,31 +132,28 @@ async def _write(
             sends[name] = _sends(by_name[name], step, now)
             await asyncio.sleep(0)
     written = await _insert(conn, [send for some in sends.values() for send in some], now)
-    new: list[schedules.Advance] = []
-    known: list[schedules.Advance] = []
+    new: list[store.Advance] = []
+    known: list[store.Advance] = []
     for name, step in done.steps.items():
         fingerprint = by_name[name].config_hash
         if isinstance(step, plan.Fire):
             done.sent[name] = sum(send.task_id in written for send in sends[name])
             last = (step.slots[-1], sends[name][-1].task_id, done.sent[name])
-            known.append(schedules.Advance(name, step.next_run_at, fingerprint, *last))
+            known.append(store.Advance(name, step.next_run_at, fingerprint, *last))
         elif isinstance(step, plan.Begin | plan.Restart):
-            (known if name in states else new).append(schedules.Advance(name, step.next_run_at, fingerprint))
+            (known if name in states else new).append(store.Advance(name, step.next_run_at, fingerprint))
     if known:
         await store.advance(conn, known)
     if new:
         # If the row exists after all, another process keeps it locked.
-        locked = {row.name for row in new} - await _begin(conn, new)
+        try:
+            begun = await store.begin(conn, new)
+        except psycopg.errors.LockNotAvailable as problem:
+            raise StateLocked("a process that is not a scheduler holds a lock on its state") from problem
+        locked = {row.name for row in new} - begun
         done.left |= locked
         for name in locked:
             del done.steps[name]
-
-
-async def _begin(conn: Connection, new: Sequence[schedules.Advance]) -> set[str]:
-    try:
-        return await store.begin(conn, new)
-    except psycopg.errors.LockNotAvailable as problem:
-        raise StateLocked("a process that is not a scheduler holds a lock on its state") from problem
 
 
 def _sends(entry: Entry, step: plan.Fire, now: datetime) -> list[Send]:

@@ -15,10 +15,11 @@ import difflib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Thread
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 from horsies.core.codec.shapes import CodecError
 from horsies.core.db import describe
@@ -39,8 +40,6 @@ from horsies.core.tasks.definition import NO_OPTIONS
 from horsies.core.types import Err, Ok, Result
 
 log = logging.getLogger("horsies.scheduler")
-
-T = TypeVar("T")
 
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_REST_S = 300.0
@@ -74,13 +73,10 @@ def payload_of(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False
     made = envelope.build(task, args, kwargs, NO_OPTIONS, UNDATED)
     if not isinstance(made, Ok):
         return Err(made.error.message)
-    return Ok(_elsewhere(app, made.value, schedule.queue_name))
-
-
-def _elsewhere(app: HasTasks, payload: TaskSendPayload, queue_name: str | None) -> TaskSendPayload:
-    if queue_name is None:
-        return payload
-    return replace(payload, queue_name=queue_name, priority=app.config.priority_of(queue_name))
+    if schedule.queue_name is None:
+        return made
+    priority = app.config.priority_of(schedule.queue_name)
+    return Ok(replace(made.value, queue_name=schedule.queue_name, priority=priority))
 
 
 def _text(value: Any) -> str | None:
@@ -207,19 +203,17 @@ class Preparation:
         self._limits = limits
         self._turn = asyncio.Lock()
         self._turn_of_failed = asyncio.Lock()
-        self._first_tries = 0
         self._news = asyncio.Event()
 
     def ask(self, entry: fire.Entry) -> None:
         """Make its payload."""
-        self._first_tries += 1
         self.pending[entry] = asyncio.create_task(self._make(entry), name="payload of a schedule")
 
     @property
     def is_quick(self) -> bool:
         """Whether there is a new payload, or probably will be in a moment, because a schedule that has not failed is
         waiting for it."""
-        return self._first_tries > 0 or self._news.is_set()
+        return self._news.is_set() or any(not entry.failures for entry in self.pending)
 
     def forget_news(self) -> None:
         """Whoever calls this is about to use the payloads that there are."""
@@ -236,17 +230,14 @@ class Preparation:
             work.cancel()
 
     async def _make(self, entry: fire.Entry) -> None:
-        try:
-            async with self._turn:
-                await self._try(entry, self._limits.first)
-        finally:
-            self._first_tries -= 1
-            self._news.set()
+        async with self._turn:
+            await self._try(entry, self._limits.first)
         while entry.payload is None and self._is_wanted(entry):
             await asyncio.sleep(min(2.0 ** min(entry.failures - 1, 10), LONGEST_REST_S))
             async with self._turn_of_failed, self._turn:
                 await self._try(entry, self._limits.again)
         del self.pending[entry]
+        self._news.set()
 
     async def _try(self, entry: fire.Entry, limit_s: float) -> None:
         if not self._is_wanted(entry):
@@ -261,6 +252,7 @@ class Preparation:
             entry.failures = 0
         else:
             fire.complain(entry, made.error)
+            self._news.set()
 
 
 class LocalPreparer:
@@ -269,32 +261,21 @@ class LocalPreparer:
 
     def __init__(self, app: HasTasks) -> None:
         self._app = app
-        self._hanging: dict[str, Thread] = {}
+        self._hanging: dict[str, Future[Result[TaskSendPayload, str]]] = {}
 
     async def prepare(self, wanted: Wanted, limit_s: float) -> Result[TaskSendPayload, str]:
-        self._hanging = {what: thread for what, thread in self._hanging.items() if thread.is_alive()}
+        self._hanging = {what: answer for what, answer in self._hanging.items() if not answer.done()}
         if repr(wanted) in self._hanging:
             return Err("its arguments are still being encoded")
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Result[TaskSendPayload, str]] = loop.create_future()
-
-        def work() -> None:
-            made = prepared(self._app, wanted)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(_settle, answer, made)
-
-        thread = Thread(target=work, name="horsies payloads", daemon=True)
-        thread.start()
+        answer: Future[Result[TaskSendPayload, str]] = Future()
+        answer.set_running_or_notify_cancel()  # whoever gives up does not cancel it
+        work = lambda: answer.set_result(prepared(self._app, wanted))  # noqa: E731
+        Thread(target=work, name="horsies payloads", daemon=True).start()
         try:
-            return await asyncio.wait_for(answer, limit_s)
+            return await asyncio.wait_for(asyncio.wrap_future(answer), limit_s)
         except TimeoutError:
-            self._hanging[repr(wanted)] = thread
+            self._hanging[repr(wanted)] = answer
             return Err(f"its arguments took longer than {limit_s:g} s to encode")
-
-
-def _settle(answer: asyncio.Future[T], value: T) -> None:
-    if not answer.done():  # whoever waited may have given up
-        answer.set_result(value)
 
 
 def prepared(app: HasTasks, wanted: Wanted) -> Result[TaskSendPayload, str]:

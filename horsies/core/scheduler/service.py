@@ -55,7 +55,8 @@ class Scheduler:
         self._connections = connections
         self._slice_s = slice_s
         self._ahead = ahead
-        self._preparation = payloads.Preparation(preparer, self._is_ours, limits)
+        # A schedule that was removed or replaced in the meantime needs no payload.
+        self._preparation = payloads.Preparation(preparer, lambda entry: self._entries.get(entry.name) is entry, limits)
         self._code = {schedule.name: schedule for schedule in config.schedules}
         self._entries: dict[str, Entry] = {}
         self._listed: tuple[str, str] | None = None  # their names and hashes, as `due` takes them
@@ -95,7 +96,10 @@ class Scheduler:
         for of_this_check in (self._fired, self._begun, self._behind, self._later):
             of_this_check.clear()
         if self.last_check is None:
-            await self._take_in_code()
+            for schedule in self._code.values():
+                if schedule.enabled:
+                    self._put(Entry(schedule))
+                    await asyncio.sleep(0)
         async with self._connections.connection() as conn:
             await self._refresh(conn, (await store.look(conn)).version)
         pause = await self._fire_due()
@@ -105,12 +109,6 @@ class Scheduler:
     def close(self) -> None:
         """End everything that is in progress."""
         self._preparation.close()
-
-    async def _take_in_code(self) -> None:
-        for schedule in self._code.values():
-            if schedule.enabled:
-                self._put(Entry(schedule))
-                await asyncio.sleep(0)
 
     async def _refresh(self, conn: Connection, version: int) -> None:
         """Take over the run-time schedules that have changed, if any."""
@@ -152,10 +150,6 @@ class Scheduler:
     def _drop(self, name: str) -> None:
         if self._entries.pop(name, None) is not None:
             self._listed = None
-
-    def _is_ours(self, entry: Entry) -> bool:
-        """Whether nobody has removed or replaced it in the meantime."""
-        return self._entries.get(entry.name) is entry
 
     async def _fire_due(self) -> float:
         """Send for a short while; return the seconds until more is due, or 0 if there is more to do."""
@@ -202,7 +196,9 @@ class Scheduler:
         """Return the seconds until one of them is due again."""
         pause = inf
         # A schedule that cannot be fired must not keep the others back (S-39).
-        for entries, done in await by_halves(batch, self._fired_at_once, is_refusal=_is_of_one, give_up=self._give_up):
+        for entries, done in await by_halves(
+            batch, self._fired_at_once, is_refusal=lambda problem: not is_away(problem), give_up=self._give_up
+        ):
             fire.report(entries, done)
             pause = min(pause, *(self._record(entry, done) for entry in entries))
         return pause
@@ -260,7 +256,3 @@ def _batches(due: Iterable[Entry], behind: set[str]) -> list[Sequence[Entry]]:
     sound = sorted((entry for entry in due if not entry.failures), key=lambda entry: entry.name in behind)
     batches: list[Sequence[Entry]] = [sound[start : start + BATCH] for start in range(0, len(sound), BATCH)]
     return batches + [[entry] for entry in due if entry.failures]
-
-
-def _is_of_one(problem: Exception) -> bool:
-    return not is_away(problem)

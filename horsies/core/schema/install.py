@@ -28,21 +28,9 @@ from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.schema.functions import put_functions
 from horsies.core.sql import load
 
-FIRST_VERSION = 12
-
-"""What the first release creates. Earlier versions were never released, and nothing leads on from them."""
-
-
-SCHEMA_VERSION = 12
-
-"""What this code creates; raised with each migration."""
-
-
-BREAKING_VERSION = 1
-
-"""The oldest code (by its SCHEMA_VERSION) that can still use what this code creates."""
-
-
+FIRST_VERSION = 12  # of the first release; nothing leads on from earlier versions, which were never released
+SCHEMA_VERSION = 12  # what this code creates; raised with each migration
+BREAKING_VERSION = 1  # the oldest code (by its SCHEMA_VERSION) that can still use what this code creates
 OLDEST_SERVER = 13
 NOTIFY_MODES = ("always", "when_waiting", "off")
 

@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     atomic = False  # the installer has a connection and a transaction of its own
     dependencies = ()
     operations = (
-        InstallSchema(11, drops=True),
+        InstallSchema(12),
         migrations.CreateModel(
             name="Task",
             fields=[

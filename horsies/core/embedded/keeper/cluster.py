@@ -18,7 +18,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 
@@ -104,28 +103,31 @@ class Cluster:
     def end_left_server(self) -> None:
         """Stop the server that a killed keeper has left running, or whose socket was deleted, at once: the next start
         recovers from the WAL."""
-        pid = self._postmaster_pid()
+        pid, _ = self._postmaster()
         if pid is not None and serves(pid, self.data):
             self._place.log(f"stopping the server {pid}, which nobody looks after")
             Postmaster(pid, self.data).stop(signal.SIGQUIT)
 
     def launch(self) -> Postmaster | None:
         """Start the server and wait until it accepts connections. None if it ended instead; the log says why."""
-        if self.data.stat().st_uid != self._place.account[0]:
-            safety.give_tree(self.data, self._place.account, self._place.former_users)
         self._socket = self._socket_directory()
-        self._remove_stale_locks(self._socket)
+        # No server of ours runs, so these files are old, and PostgreSQL might take the pid of another process in them
+        # for a running server.
+        for stale in (self.data / "postmaster.pid", self._socket / SOCKET_FILE, self._socket / f"{SOCKET_FILE}.lock"):
+            stale.unlink(missing_ok=True)
         process = self._spawn(self._socket)
         while process.poll() is None:
-            if self._postmaster_pid() == process.pid and self._status() == "ready":
-                self._publish(self._socket)
+            if self._postmaster() == (process.pid, "ready"):
+                where = {"host": str(self._socket), "port": PORT, "user": SUPERUSER}
+                self._place.write_json("server.json", where)
                 return Postmaster(process.pid, self.data, process)
             time.sleep(0.01)
         return None
 
     def is_well(self, server: Postmaster | None) -> bool:
         """Whether it runs and can be reached: a clean-up of temporary files may delete the socket."""
-        return server is not None and server.is_alive() and self._socket is not None and is_socket(self._socket)
+        socket = self._socket
+        return server is not None and server.is_alive() and socket is not None and (socket / SOCKET_FILE).is_socket()
 
     def withdraw(self) -> None:
         """Delete the file that tells users where the server is."""
@@ -146,7 +148,7 @@ class Cluster:
         """Under root, refuse data that an ordinary user has put here, or that is where others can exchange it."""
         if safety.is_root():
             owner = safety.real_path(self._place.path / "data").lstat().st_uid
-            if owner not in self._place.former_users:
+            if owner != self._place.account[0]:
                 raise Failure(
                     f"{self._place.path / 'data'} belongs to {safety.user_name(owner)}, not to the user of the server",
                     way_out="run this as that user, in a directory of that user; or remove the data",
@@ -162,7 +164,7 @@ class Cluster:
         safety.give_directory(fresh / "data", named)
         self._run_initdb(fresh)
         if safety.is_root():
-            safety.give_tree(fresh / "data", account, {named[0]})
+            safety.give_tree(fresh / "data", named[0], account)
         if data.is_symlink():
             data.unlink()  # it led to a directory that was deleted
         (fresh / "data").rename(data)
@@ -197,7 +199,7 @@ class Cluster:
         )
         if not fits or not self._place.account_may(self._place.path, os.X_OK):
             inside = self._short_socket_directory()
-        self._place.give_directory(inside)
+        safety.give_directory(inside, self._place.account)
         return inside
 
     def _short_socket_directory(self) -> Path:
@@ -225,29 +227,14 @@ class Cluster:
             command, stdin=subprocess.DEVNULL, cwd="/", env=environment(), **run_as(self._place.account)
         )
 
-    def _publish(self, socket: Path) -> None:
-        self._place.write_json("server.json", {"host": str(socket), "port": PORT, "user": SUPERUSER})
-
-    def _remove_stale_locks(self, socket: Path) -> None:
-        """Remove stale lock files. No server of ours runs, so these files are old, and PostgreSQL might take the pid of
-        another process in them for a running server."""
-        for file in (self.data / "postmaster.pid", socket / SOCKET_FILE, socket / f"{SOCKET_FILE}.lock"):
-            file.unlink(missing_ok=True)
-
-    def _postmaster_pid(self) -> int | None:
-        with contextlib.suppress(ValueError, IndexError):
-            return int(self._pid_file()[0])
-        return None
-
-    def _status(self) -> str:
-        with contextlib.suppress(IndexError):
-            return self._pid_file()[7].strip()
-        return ""
-
-    def _pid_file(self) -> list[str]:
-        with contextlib.suppress(FileNotFoundError):
-            return safety.read_text(self.data / "postmaster.pid").splitlines()
-        return []
+    def _postmaster(self) -> tuple[int | None, str]:
+        """The pid and the status of the server, as far as its file says them."""
+        pid, status = None, ""
+        with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
+            lines = safety.read_text(self.data / "postmaster.pid").splitlines()
+            pid = int(lines[0])
+            status = lines[7].strip()
+        return pid, status
 
     def _key(self) -> str:
         return hashlib.sha256(os.fsencode(self._place.path)).hexdigest()[:12]
@@ -255,8 +242,9 @@ class Cluster:
 
 def serves(pid: int, data: Path) -> bool:
     """Whether this process is a PostgreSQL server of this data directory. A zombie is not."""
-    if not PROC.joinpath("self").exists():
-        return _says_so(pid, data)
+    if not PROC.joinpath("self").exists():  # then its command line names the directory
+        shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+        return f"postgres -D {data} " in shown.stdout
     try:
         name = (PROC / str(pid) / "comm").read_text().strip()
         return name.startswith("postgres") and (PROC / str(pid) / "cwd").readlink() == data
@@ -264,38 +252,19 @@ def serves(pid: int, data: Path) -> bool:
         return False
 
 
-def kill_leftovers(data: Path, users: Collection[int]) -> None:
+def kill_leftovers(data: Path, user: int) -> None:
     """End processes that a killed server left behind. We are the only keeper, so nobody else can have started them.
-    Root could kill anything here. So a process must not only work in the directory; it must also run as a user of the
+    Root could kill anything here. So a process must not only work in the directory; it must also run as the user of the
     server, who is never root, and must have lost its parent."""
     for entry in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if (
-                (user := entry.stat().st_uid)
-                and user in users
-                and serves(int(entry.name), data)
-                and not _has_server(entry, data)
-            ):
-                os.kill(int(entry.name), signal.SIGKILL)
-
-
-def is_socket(directory: Path) -> bool:
-    return (directory / SOCKET_FILE).is_socket()
+            if entry.stat().st_uid == user and serves(int(entry.name), data):
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                if not serves(int(parent), data):
+                    os.kill(int(entry.name), signal.SIGKILL)
 
 
 def environment() -> dict[str, str]:
     """A minimal environment: the server needs nothing from the user's environment, which may contain secrets."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
     return kept | {"LC_ALL": "C", "TZ": "UTC"}
-
-
-def _says_so(pid: int, data: Path) -> bool:
-    """Without /proc: whether its command line names the directory."""
-    shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return f"postgres -D {data} " in shown.stdout
-
-
-def _has_server(entry: Path, data: Path) -> bool:
-    """Whether the parent of this process is a server of the same directory."""
-    parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-    return serves(int(parent), data)

@@ -41,7 +41,7 @@ class Keeper:
             if self._server is not None or self.told_to_stop:
                 return
             if attempt:  # backends of a killed server may outlive it for a moment, and hold its shared memory
-                kill_leftovers(self._cluster.data, {self._place.account[0], *self._place.former_users})
+                kill_leftovers(self._cluster.data, self._place.account[0])
                 time.sleep(0.2)
             offset = self._place.log_size()
             self._server = self._cluster.launch()
@@ -53,7 +53,10 @@ class Keeper:
         idle_since: float | None = None
         while not (self.told_to_stop or self._place.stop_is_requested()):
             if not self._place.still_has(users):
-                self._abandon()
+                # The directory was deleted or moved: there is nothing left to save, and a new directory of that name
+                # belongs to others.
+                if self._server is not None:
+                    self._server.stop(signal.SIGQUIT)
                 return
             if not self._cluster.is_well(self._server):
                 self._place.log("the server or its socket is gone; starting it again")
@@ -72,12 +75,6 @@ class Keeper:
         if self._server is not None:
             self._server.stop()
         self._cluster.withdraw()
-
-    def _abandon(self) -> None:
-        """The directory was deleted or moved: there is nothing left to save, and a new directory of that name belongs
-        to others."""
-        if self._server is not None:
-            self._server.stop(signal.SIGQUIT)
 
 
 def main() -> None:

@@ -24,8 +24,7 @@ from . import safety
 from .safety import Failure
 
 LOG_LIMIT = 10 * 1024 * 1024
-# Neither distributions nor systemd nor container images give these numbers to anybody.
-OWN_NUMBERS = range(65520, 65530)
+OWN_NUMBER = 65520  # neither distributions nor systemd nor container images give it to anybody
 _TESTS = {os.R_OK: "-r", os.W_OK: "-w", os.X_OK: "-x"}
 
 
@@ -44,28 +43,21 @@ class Place:
         """User and group that the server runs as."""
         if not safety.is_root():
             return os.geteuid(), os.getegid()
-        number = next(filter(_is_unused, OWN_NUMBERS), None)
-        if number is None:
-            raise Failure("PostgreSQL refuses to run as root", f"all numbers from {OWN_NUMBERS} belong to users")
-        return number, number
+        if not _is_unused(OWN_NUMBER):
+            message = f"PostgreSQL refuses to run as root, and the number {OWN_NUMBER} belongs to a user"
+            raise Failure(message, way_out="run as an ordinary user")
+        return OWN_NUMBER, OWN_NUMBER
 
     @cached_property
     def named_account(self) -> tuple[int, int]:
         """The same for initdb, which needs a user that has a name. The group keeps others of that name out."""
         if not safety.is_root():
             return self.account
-        if (nobody := _nobody()) is None:
+        try:
+            return pwd.getpwnam("nobody").pw_uid, self.account[1]
+        except KeyError:
             message = "PostgreSQL refuses to run as root, and this system has no user 'nobody'"
-            raise Failure(message, way_out="run as an ordinary user")
-        return nobody, self.account[1]
-
-    @cached_property
-    def former_users(self) -> frozenset[int]:
-        """Users that the server of a directory of root's may have had."""
-        if not safety.is_root():
-            return frozenset()
-        nobody = _nobody()
-        return frozenset(OWN_NUMBERS if nobody is None else {*OWN_NUMBERS, nobody})
+            raise Failure(message, way_out="run as an ordinary user") from None
 
     def account_may(self, target: Path, mode: int) -> bool:
         """Whether the server's user has this access, checked by the kernel."""
@@ -78,10 +70,6 @@ class Place:
             for flag in asked
         )
 
-    def give_directory(self, directory: Path) -> None:
-        """Create a private directory of the server's user if it does not exist."""
-        safety.give_directory(directory, self.account, self.former_users)
-
     def open_lock(self, name: str) -> int:
         return safety.open_file(self.fd, name, os.O_RDWR | os.O_CREAT)
 
@@ -92,13 +80,6 @@ class Place:
             return os.path.samestat((self.path / "users.lock").lstat(), os.fstat(users))
         except OSError:
             return False
-
-    def has(self, name: str) -> bool:
-        try:
-            os.stat(name, dir_fd=self.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
 
     def remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -114,7 +95,10 @@ class Place:
         os.close(safety.open_file(self.fd, "stop.request", os.O_WRONLY | os.O_CREAT))
 
     def stop_is_requested(self) -> bool:
-        return self.has("stop.request")
+        with contextlib.suppress(FileNotFoundError):
+            os.stat("stop.request", dir_fd=self.fd, follow_symlinks=False)
+            return True
+        return False
 
     def forget_stop_request(self) -> None:
         self.remove("stop.request")
@@ -163,13 +147,6 @@ class Place:
 def run_as(account: tuple[int, int]) -> Mapping[str, Any]:
     """Arguments for `subprocess` that make a command run as this user."""
     return {"user": account[0], "group": account[1], "extra_groups": []} if safety.is_root() else {}
-
-
-def _nobody() -> int | None:
-    try:
-        return pwd.getpwnam("nobody").pw_uid
-    except KeyError:
-        return None
 
 
 def _is_unused(number: int) -> bool:

@@ -13,7 +13,6 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Collection
 from pathlib import Path
 
 MOST_LINKS = 40  # as many as the kernel follows
@@ -128,15 +127,15 @@ def read_text(path: Path) -> str:
         return file.read(LARGEST_TEXT).decode(errors="replace")
 
 
-def give_directory(path: Path, account: tuple[int, int], former: Collection[int] = (), mode: int = 0o700) -> None:
-    """Create a private directory of this user if it does not exist; one of a former user is taken over. The parent must
-    be a directory that the caller can trust."""
+def give_directory(path: Path, account: tuple[int, int], mode: int = 0o700) -> None:
+    """Create a private directory of this user if it does not exist. The parent must be a directory that the caller can
+    trust."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
     fd = os.open(path, _DIRECTORY)
     try:
         found = os.fstat(fd)
-        if is_root() and found.st_uid in {0, *former}:
+        if is_root() and found.st_uid == 0:
             os.fchown(fd, *account)
         elif found.st_uid != account[0]:
             raise Failure(
@@ -148,21 +147,18 @@ def give_directory(path: Path, account: tuple[int, int], former: Collection[int]
         os.close(fd)
 
 
-def give_tree(top: Path, account: tuple[int, int], former: Collection[int]) -> None:
-    """Give this directory, and all files of a former user below it, to another. Links and files with a second name are
-    left as they are, because what they lead to may be somebody else's. The directory itself comes last: as long as it
-    is the former user's, there may be more to do."""
-    for path, _, names, fd in os.fwalk(top):
-        if os.fstat(fd).st_uid in former and Path(path) != top:
-            os.fchown(fd, *account)
+def give_tree(top: Path, user: int, account: tuple[int, int]) -> None:
+    """Give this directory, and all files of this user below it, to another. Links and files with a second name are left
+    as they are, because what they lead to may be somebody else's."""
+    for _, _, names, fd in os.fwalk(top):
+        os.fchown(fd, *account)
         for name in names:
             with contextlib.suppress(OSError):
                 file = os.open(name, os.O_RDONLY | _FILE, dir_fd=fd)
                 found = os.fstat(file)
-                if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_uid in former:
+                if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_uid == user:
                     os.fchown(file, *account)
                 os.close(file)
-    give_directory(top, account, former)
 
 
 def open_to_all(top: Path) -> None:

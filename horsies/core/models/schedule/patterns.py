@@ -185,7 +185,12 @@ def clock(at: time) -> str:
     return at.isoformat("seconds" if at.second else "minutes")
 
 
-TimeOfDay = Annotated[time, BeforeValidator(_is_not_a_number), AfterValidator(_is_a_time_of_the_wall_clock)]
+TimeOfDay = Annotated[
+    time,
+    BeforeValidator(_is_not_a_number),
+    AfterValidator(_is_a_time_of_the_wall_clock),
+    Field(description="local time in the schedule's zone, a `datetime.time` in whole seconds"),
+]
 
 
 class HourlySchedule(SchedulePart):
@@ -208,7 +213,7 @@ class DailySchedule(SchedulePart):
     """Every day at this time."""
 
     type: Literal["daily"] = "daily"
-    time: TimeOfDay = Field(description="local time in the schedule's zone, a `datetime.time` in whole seconds")
+    time: TimeOfDay
 
     @cached_property
     def wall_times(self) -> WallTimes:
@@ -224,7 +229,7 @@ class WeeklySchedule(SchedulePart):
 
     type: Literal["weekly"] = "weekly"
     days: tuple[Weekday, ...] = Field(min_length=1, description='each day once; names are allowed: `"monday"`')
-    time: TimeOfDay = Field(description="local time in the schedule's zone, a `datetime.time` in whole seconds")
+    time: TimeOfDay
 
     @cached_property
     def wall_times(self) -> WallTimes:
@@ -248,7 +253,7 @@ class MonthlySchedule(SchedulePart):
 
     type: Literal["monthly"] = "monthly"
     day: int = Field(strict=True, ge=1, le=31, description="day of the month")
-    time: TimeOfDay = Field(description="local time in the schedule's zone, a `datetime.time` in whole seconds")
+    time: TimeOfDay
 
     @cached_property
     def wall_times(self) -> WallTimes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, TypeVar, get_args, get_origin
 
 from horsies.core.codec import arguments
 from horsies.core.codec.shapes import ResultCodec
@@ -91,7 +91,7 @@ class WorkflowDefinition(Generic[T_co]):
                 if isinstance(origin, type) and issubclass(origin, WorkflowDefinition) and len(given) == 1:
                     if isinstance(given[0], TypeVar):
                         continue
-                    return Any if isinstance(given[0], str) or _is_forward(given[0]) else given[0]
+                    return Any if isinstance(given[0], str | ForwardRef) else given[0]
         return Any
 
     @classmethod
@@ -157,7 +157,3 @@ def _check_built(cls: type[WorkflowDefinition[Any]], spec: Any, location: Source
         raise WorkflowValidationError(
             f"workflow {spec.name!r}: {problem}", code=ErrorCode.WORKFLOW_OUTPUT_TYPE_MISMATCH, location=location
         )
-
-
-def _is_forward(kind: Any) -> bool:
-    return type(kind).__name__ == "ForwardRef"

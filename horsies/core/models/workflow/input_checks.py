@@ -302,7 +302,8 @@ def form_of(annotation: Any, source: Node[Any]) -> plan.Form | None:
     gives = plan.type_of(source)
     if any(fits(gives, each) for each in results_in(annotation)):
         return "result"
-    if isinstance(source, MapNode) and not _elements_are_results(annotation):
+    element = element_of(annotation)
+    if isinstance(source, MapNode) and not (element and results_in(element[0])):
         values = _value_in((element_of(gives) or (Any,))[0])
         return "values" if fits(list[values], annotation) else None  # type: ignore[valid-type]
     return "value" if fits(gives, annotation) else None
@@ -316,11 +317,6 @@ def results_in(annotation: Any) -> list[Any]:
     if annotation is TaskResult:
         return [Any]
     return [get_args(annotation)[0]] if get_origin(annotation) is TaskResult else []
-
-
-def _elements_are_results(annotation: Any) -> bool:
-    element = element_of(annotation)
-    return element is not None and bool(results_in(element[0]))
 
 
 def _value_in(result: Any) -> Any:

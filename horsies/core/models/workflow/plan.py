@@ -201,7 +201,7 @@ def plan_of(draft: Draft) -> WorkflowPlan:
         name=draft.name,
         definition_key=draft.definition_key,
         nodes=tuple(_node(draft, index, node) for index, node in enumerate(draft.nodes)),
-        on_error=_ON_ERROR[OnError(draft.on_error)],
+        on_error=OnError(draft.on_error).name,  # type: ignore[arg-type]
         output_index=draft.output_index,
         success_policy=_policy(draft),
     )
@@ -231,48 +231,30 @@ def _not_a_node(name: Any, index: int, given: Any, location: SourceLocation | No
     )
 
 
-_ON_ERROR: dict[OnError, Any] = {OnError.FAIL: "FAIL", OnError.PAUSE: "PAUSE"}
-
-
 def _node(draft: Draft, index: int, node: Node[Any]) -> NodePlan:
-    common: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "node_id": draft.ids[index],
         "task_name": node.name,
         "kwargs_json": draft.kwargs_json[index],
         "dependencies": draft.dependencies[index],
         "args_from": {name: draft.index_of(source) for name, source in node.args_from.items()},
         "forms": {name: form for name in node.args_from if (form := _form(draft, index, name)) != "result"},
-        "ctx_from": _ctx_from(draft, node),
+        "ctx_from": None if node.workflow_ctx_from is None else tuple(map(draft.index_of, node.workflow_ctx_from)),
         "allow_failed_deps": node.allow_failed_deps,
+        "join": node.join,
+        "min_success": node.min_success,
     }
-    match node:
-        case MapNode():
-            param = map_param(node) or ""
-            takes_values = _form(draft, index, param) == "values"
-            return NodePlan(
-                node_type="MAP",
-                min_success=1 if node.join == "any" else node.min_success,
-                map_options=MapOptions(draft.index_of(node.over) or 0, param, node.max_parallel, takes_values),
-                **common,
-                **_task(draft, node, draft.kwargs_json[index]),
-            )
-        case TaskNode():
-            return NodePlan(
-                node_type="TASK",
-                join=node.join,
-                min_success=node.min_success,
-                **common,
-                **_task(draft, node, draft.kwargs_json[index]),
-            )
-        case SubWorkflowNode():
-            return NodePlan(
-                node_type="SUBWORKFLOW",
-                join=node.join,
-                min_success=node.min_success,
-                sub_workflow_key=node.workflow_def.definition_key,
-                **common,
-            )
-    raise AssertionError(f"{type(node).__name__} is not a known kind of node")
+    if isinstance(node, SubWorkflowNode):
+        return NodePlan(node_type="SUBWORKFLOW", sub_workflow_key=node.workflow_def.definition_key, **fields)
+    assert isinstance(node, TaskNode)
+    fields |= _task(draft, node, draft.kwargs_json[index])
+    if not isinstance(node, MapNode):
+        return NodePlan(node_type="TASK", **fields)
+    param = map_param(node) or ""
+    takes_values = _form(draft, index, param) == "values"
+    options = MapOptions(draft.index_of(node.over) or 0, param, node.max_parallel, takes_values)
+    least = 1 if node.join == "any" else node.min_success  # of its elements; its dependencies it needs all
+    return NodePlan(node_type="MAP", map_options=options, **{**fields, "join": "all", "min_success": least})
 
 
 def _form(draft: Draft, index: int, name: str) -> Form:
@@ -295,12 +277,6 @@ def _task(draft: Draft, node: TaskNode[Any], kwargs_json: str | None) -> dict[st
         "good_until": node.good_until,
         "wants_meta": "workflow_meta" in fn.codec.signature.injected,
     }
-
-
-def _ctx_from(draft: Draft, node: Node[Any]) -> tuple[int, ...] | None:
-    if node.workflow_ctx_from is None:
-        return None
-    return tuple(draft.index_of(source) or 0 for source in node.workflow_ctx_from)
 
 
 def _policy(draft: Draft) -> dict[str, Any] | None:
