@@ -89,7 +89,8 @@ def _shortened(text: str) -> str:
 _STATEMENTS = """
     SELECT json_agg(json_build_array(query, calls, rows, total_exec_time, wal_bytes) ORDER BY total_exec_time DESC)
     FROM pg_stat_statements
-    WHERE toplevel AND query !~* '^\\s*(truncate|vacuum|checkpoint|create|drop|copy bench)|pg_stat_statements'
+    WHERE toplevel AND query !~* '^\\s*(truncate|vacuum|checkpoint|create|drop|copy bench)'
+      AND query !~ 'pg_stat_statements|bench_samples|horsies_ring'
 """
 
 
