@@ -65,7 +65,7 @@ dev: $(call with,develop) ## install everything for work on horsies into .venv
 ## Measure and prove
 # ONLY=drain,latency REPEAT=5 TASKS=50000 PG=max_wal_size=4GB JSON=1; DOC=1 writes the table into docs/performance.md.
 # AGAINST=DIR ROUNDS=5 compares with the checkout in DIR, which has its own .venv: startup, drain, latency, send.
-# ONLY=scale ROWS=10000000 WORKERS=16 for docs/scale.md, ONLY=scale.caps or ONLY=web for a part of it. PROFILE=drain
+# ONLY=scale ROWS=10000000 WORKERS=16 for docs/scale.md; recovery, schedules and web only with ONLY=. PROFILE=drain
 # (or fan_out, roots, mapped, chain, diamonds; SIZE=10000) shows which statements take the server's time.
 bench: $(call with,bench) ## measure every figure of docs/performance.md; ONLY=startup for some, AGAINST=DIR next to another checkout
 	$(if $(PROFILE),$(BIN)/python -m benchmarks.profile --shape $(PROFILE) $(if $(SIZE),--size $(SIZE)),\
@@ -75,7 +75,7 @@ bench: $(call with,bench) ## measure every figure of docs/performance.md; ONLY=s
 		$(if $(JSON),--json) $(if $(DOC),--doc) \
 		$(if $(AGAINST),--against $(AGAINST)) $(if $(ROUNDS),--rounds $(ROUNDS)))
 
-# TASKS=60000 ROUNDS=3 PINGS=100 ONLY=pgqueuer,oban DOCS=0 PEERS_PYTHON=python3.13
+# TASKS=60000 ROUNDS=3 PINGS=100 ONLY=pgqueuer,oban DOCS=0; PYTHON=python3.13, because not all of them run on 3.11.
 bench-peers: $(PEERS)/.installed ## measure other queues next to horsies, for docs/peers.md
 	$(PEERS)/bin/python -m benchmarks.peers
 

@@ -21,8 +21,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import ROOT
+from benchmarks.processes import Failed, compile_all, python_of
 from benchmarks.report import Row, shown
-from benchmarks.starting import ROOT, Failed, compile_all, python_of
 
 USUAL = ("startup", "drain", "latency", "send")
 FROM_OUTSIDE = "startup"

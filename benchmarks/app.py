@@ -1,31 +1,53 @@
-"""The tasks that are measured."""
+"""The tasks that are measured. The settings come from the environment, as JSON: each worker may have others."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
+from typing import Any
 
-from benchmarks.durations import PAUSE_S, REST_S
-from horsies import AppConfig, Horsies, RetryPolicy, TaskError, TaskResult
-from horsies.core.models.recovery import WorkerResilienceConfig
-
-app = Horsies(
-    AppConfig.for_database_url(
-        os.environ.get("DATABASE_URL", "embedded:./.horsies/bench"),
-        resilience=WorkerResilienceConfig(notify_poll_interval_ms=int(os.environ.get("POLL_MS", "5000"))),
-    )
+from benchmarks import APP_SETTINGS
+from horsies import (
+    AppConfig,
+    CronSchedule,
+    Horsies,
+    IntervalSchedule,
+    PostgresConfig,
+    ScheduleConfig,
+    SchedulePattern,
+    TaskError,
+    TaskResult,
+    TaskSchedule,
 )
-AGAIN = RetryPolicy.fixed([PAUSE_S], auto_retry_for=["WORKER_CRASHED"], jitter=False)
+
+
+def schedules(count: int, *, are_busy: bool) -> ScheduleConfig:
+    """Once a day each, at one minute or another; or, busy, each about every 90 s."""
+
+    def pattern(n: int) -> SchedulePattern:
+        if are_busy:
+            return IntervalSchedule(seconds=60 + n % 60)
+        return CronSchedule.parse(f"{n % 60} {n // 60 % 24} * * *")
+
+    every = [
+        TaskSchedule(name=f"schedule {n}", task_name="noop", args=(n,), pattern=pattern(n), timezone="Europe/Berlin")
+        for n in range(count)
+    ]
+    return ScheduleConfig(schedules=every)
+
+
+settings: dict[str, Any] = json.loads(os.environ.get(APP_SETTINGS, "{}"))
+if count := settings.pop("schedules", 0):
+    settings["schedule"] = schedules(count, are_busy=settings.pop("are_busy"))
+url = os.environ.get("DATABASE_URL", "embedded:./.horsies/bench")
+broker = PostgresConfig(database_url=url, notify=settings.pop("notify", "always"))
+app = Horsies(AppConfig(broker=broker, **settings))
 
 
 @app.task("noop")
 def noop(n: int) -> TaskResult[None, TaskError]:
-    return TaskResult(ok=None)
-
-
-@app.task("anoop")
-async def anoop(n: int) -> TaskResult[None, TaskError]:
     return TaskResult(ok=None)
 
 
@@ -45,19 +67,6 @@ def clock(n: int) -> TaskResult[int, TaskError]:
 def hang(n: int) -> TaskResult[None, TaskError]:
     """Lasts until its worker is killed."""
     time.sleep(600)
-    return TaskResult(ok=None)
-
-
-@app.task("hang_again", retry_policy=AGAIN)
-def hang_again(n: int) -> TaskResult[None, TaskError]:
-    """The same, and another worker tries it once more."""
-    time.sleep(600)
-    return TaskResult(ok=None)
-
-
-@app.task("rest")
-def rest(n: int) -> TaskResult[None, TaskError]:
-    time.sleep(REST_S)
     return TaskResult(ok=None)
 
 

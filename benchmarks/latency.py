@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.process import ROOT, worker
-from benchmarks.server import Server
+from benchmarks.bench import Bench
+from benchmarks.processes import TWO, finished, worker
+from benchmarks.report import Bar, percentiles
 
+PINGS, FLUSHES = 300, 700
 PAUSE_S = (0.01, 0.04)
 WARM_UP = 20
 PATIENCE_MS = 30_000
@@ -33,12 +34,30 @@ class Latency(NamedTuple):
     result: list[float]
 
 
-def measure(server: Server, count: int) -> Latency:
-    with worker(server, "--processes", "2"):
-        command = [sys.executable, "-m", "benchmarks.latency", str(count)]
-        answer = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
-    server.clear()
-    times: list[list[int]] = json.loads(answer)
+def latency(bench: Bench) -> None:
+    found: list[Latency] = []
+    for _ in bench.times(f"latency of {PINGS} sends"):
+        with worker(bench.server, *TWO):
+            found.append(pings(PINGS))
+        bench.server.clear()
+    for key, what, runs, limit in (
+        ("start", "the start of user code", [one.start for one in found], 3),
+        ("result", "the result seen by `get`", [one.result for one in found], 4.5),
+    ):
+        cuts = percentiles([value for run in runs for value in run])
+        note = f"p95 {cuts[95]:.1f} ms, p99 {cuts[99]:.1f} ms"
+        medians = [percentiles(run)[50] for run in runs]
+        bench.report.add(f"latency_{key}", f"idle, `send` to {what}: p50", "ms", medians, Bar(limit, "under"), note)
+    for _ in bench.times("bare flushes", 1):
+        bare = flushes(bench.server.home, FLUSHES)
+    note = f"the longest of {len(bare)}: {max(bare):.0f} ms; a send waits for three of them"
+    bench.report.add("flush", "… a bare flush of 8 kB to the same disk: p50", "ms", [percentiles(bare)[50]], None, note)
+
+
+def pings(count: int) -> Latency:
+    """What the sender sees whose workers run already."""
+    _, printed = finished([sys.executable, "-m", "benchmarks.latency", str(count)])
+    times: list[tuple[int, int, int]] = json.loads(printed)
     return Latency(
         [(started - sent) / 1e6 for sent, started, _ in times],
         [(got - sent) / 1e6 for sent, _, got in times],

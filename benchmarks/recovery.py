@@ -2,90 +2,58 @@
 
 The worker is killed with its children while it runs two tasks. The time is that of the database, from the kill to the
 instant at which each task is FAILED by whoever found it; no policy brings it back, so nothing else is in the figure.
-Or it is the time to the instant at which each task runs again, with a policy, on a worker that sleeps and rarely polls.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime
+from contextlib import suppress
 
 import psutil
 
-from benchmarks.process import WorkerProcess, worker
+from benchmarks.bench import Bench
+from benchmarks.processes import TWO, until, worker
+from benchmarks.report import Bar, percentiles
 from benchmarks.server import Server
-from horsies.core.recovery.dead_workers import LOOK_EVERY_S
 
-PATIENCE_S = 60.0
+KILLS = 7
 RUNNING = 2
-POLL_S = 30
 SLEEPS_S = 3.0  # after its start a worker looks a few times by itself
+CHECK_EVERY_S = 2.0  # so often a worker looks for dead ones
+
+
+def recovery(bench: Bench) -> None:
+    found: list[float] = []
+    for _ in bench.times("a worker is killed", rounds=KILLS):
+        found += measure(bench.server)
+        bench.say(f"{max(found[-RUNNING:]):.2f} s")
+    of = percentiles(found)
+    note = f"{len(found)} tasks; p50 {of[50]:.2f} s, longest {max(found):.2f} s"
+    what = "worker killed with its children, from the kill to the recovery of its tasks by another: p95"
+    bench.report.add("recovery", what, "s", [of[95]], Bar(5, "under"), note)
 
 
 def measure(server: Server) -> list[float]:
     """Seconds until each of the tasks was recovered; one kill."""
-    with _killed(server, "hang") as (killed, _):
-        _wait(server, "SELECT count(*) FROM horsies_tasks WHERE status = 'FAILED'", RUNNING)
-        found = _since(server, killed)
-    server.clear()
-    return found
-
-
-def measure_again(server: Server) -> list[float]:
-    """Seconds until each of the tasks ran again, after the pause of its policy; the other worker polls rarely."""
-    os.environ["POLL_MS"] = str(1000 * POLL_S)
-    try:
-        with _killed(server, "hang_again") as (killed, other):
-            _wait(server, "SELECT count(*) FROM horsies_tasks WHERE status = 'RUNNING' AND retry_count = 1", RUNNING)
-            found = _since(server, killed)
-            _kill(other)  # it would wait for them
-    finally:
-        del os.environ["POLL_MS"]
-    server.clear()
-    return found
-
-
-@contextmanager
-def _killed(server: Server, task: str) -> Iterator[tuple[datetime, WorkerProcess]]:
-    """When a worker that ran some of these tasks was killed, and the other worker."""
-    with worker(server, "--processes", str(RUNNING), loglevel="CRITICAL") as victim:
-        server.fill(task, RUNNING)
+    with worker(server, *TWO) as victim:
+        server.fill("hang", RUNNING)
         server.ring()
-        _wait(server, "SELECT count(*) FROM horsies_tasks WHERE status = 'RUNNING'", RUNNING)
-        with worker(server, "--processes", str(RUNNING), loglevel="CRITICAL") as other:
-            time.sleep(SLEEPS_S + random.uniform(0, LOOK_EVERY_S))  # in step with nothing
-            killed = server.row("SELECT now()")[0]
-            _kill(victim)
-            yield killed, other
+        until(lambda: _count(server, "RUNNING") == RUNNING, [victim], "tasks that run", 0.02)
+        with worker(server, *TWO) as other:
+            time.sleep(SLEEPS_S + random.uniform(0, CHECK_EVERY_S))  # in step with nothing
+            (killed,) = server.row("SELECT now()")
+            for process in victim.tree():
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            until(lambda: _count(server, "FAILED") == RUNNING, [other], "recovered tasks", 0.02)
+    seconds: list[float] = server.row(_SINCE, killed)[0]
+    server.clear()
+    return seconds
 
 
-def _since(server: Server, killed: datetime) -> list[float]:
-    """Seconds from the kill to the end of each task, or to the start of its new run."""
-    found: list[float] = server.row(_SINCE, killed)[0]
-    return found
+def _count(server: Server, status: str) -> int:
+    return int(server.row("SELECT count(*) FROM horsies_tasks WHERE status = %s", status)[0])
 
 
-def _kill(victim: WorkerProcess) -> None:
-    everybody = [victim.supervisor, victim.launcher, *victim.children]
-    for process in everybody:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
-
-
-def _wait(server: Server, query: str, count: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while server.row(query)[0] < count:
-        if time.monotonic() > deadline:
-            raise SystemExit(f"not seen within {PATIENCE_S:.0f} s: {query}")
-        time.sleep(0.02)
-
-
-_SINCE = """
-    SELECT array_agg(extract(epoch FROM COALESCE(failed_at, started_at) - %s::timestamptz)::float8) FROM horsies_tasks
-"""
+_SINCE = "SELECT array_agg(extract(epoch FROM failed_at - %s::timestamptz)::float8) FROM horsies_tasks"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Sense = Literal["at least", "under", "at most"]
-BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,11 @@ class Row:
             text += f" ({number(min(self.values), self.unit)}–{number(max(self.values), self.unit)})"
         return text
 
-    def bar_text(self) -> str:
-        return "" if self.bar is None else f"{self.bar.sense} {shown(self.bar.limit, self.unit)}"
-
-    def verdict(self) -> str:
-        return {True: "yes", False: "NO", None: ""}[self.holds]
+    def cells(self) -> tuple[str, str, str, str]:
+        """What, the figure with its note, the bar, and whether it holds."""
+        figure = self.figure() + (f"; {self.note}" if self.note else "")
+        bar = "" if self.bar is None else f"{self.bar.sense} {shown(self.bar.limit, self.unit)}"
+        return self.what, figure, bar, {True: "yes", False: "NO", None: ""}[self.holds]
 
     def as_json(self) -> dict[str, Any]:
         bar = None if self.bar is None else {"limit": self.bar.limit, "sense": self.bar.sense}
@@ -74,6 +73,9 @@ class Row:
         return cls(found["key"], found["what"], found["unit"], tuple(found["runs"]), bar, found["note"])
 
 
+HEADINGS = ("what", "figure", "bar", "holds")
+
+
 @dataclass
 class Report:
     """All rows of one run, and where it ran."""
@@ -84,14 +86,8 @@ class Report:
 
     def add(
         self, key: str, what: str, unit: str, values: Iterable[float], bar: Bar | None = None, note: str = ""
-    ) -> Row:
-        row = Row(key, what, unit, tuple(values), bar, note)
-        self.rows.append(row)
-        return row
-
-    def some(self, wanted: Callable[[Row], bool]) -> Report:
-        """The same run, with these rows only."""
-        return Report(self.machine, self.server, [row for row in self.rows if wanted(row)])
+    ) -> None:
+        self.rows.append(Row(key, what, unit, tuple(values), bar, note))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -100,18 +96,14 @@ class Report:
             "rows": [row.as_json() for row in self.rows],
         }
 
-    def value_of(self, key: str) -> float | None:
-        """The figure of this key; None if it was not measured."""
-        return next((row.value for row in self.rows if row.key == key), None)
-
     def markdown(self) -> str:
         """For a page: the facts in two lines, then the table."""
-        lines = [facts(self.machine), "", f"PostgreSQL {facts(self.server)}", ""]
-        lines += ["| what | figure | bar | holds |", "|---|---|---|---|"]
-        for row in self.rows:
-            figure = row.figure() + (f"; {row.note}" if row.note else "")
-            lines.append(f"| {row.what} | {figure} | {row.bar_text()} | {row.verdict()} |")
-        return "\n".join(lines)
+        table = markdown_table(HEADINGS, [row.cells() for row in self.rows])
+        return "\n".join([facts(self.machine), "", f"PostgreSQL {facts(self.server)}", "", *table])
+
+
+def markdown_table(headings: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (headings, ["---"] * len(headings), *body)]
 
 
 def facts(found: Mapping[str, str]) -> str:
@@ -125,7 +117,7 @@ def shown(value: float, unit: str) -> str:
 
 def number(value: float, unit: str) -> str:
     """As many digits as mean something."""
-    if unit in ("tasks/s", "nodes/s", "bytes", "rows"):
+    if unit in ("tasks/s", "nodes/s", "bytes"):
         return f"{value:,.0f}"
     if unit == "µs":
         return f"{value:.1f}" if value < 10 else f"{value:.0f}"
@@ -145,8 +137,9 @@ def percentiles(values: Sequence[float]) -> dict[int, float]:
     return {cut: ranked[max(0, math.ceil(len(ranked) * cut / 100) - 1)] for cut in (50, 95, 99)}
 
 
-def replaced(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
+def replaced(page: str, text: str, mark: str) -> str:
     """The page with the text between its markers."""
+    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
     before, begun, rest = page.partition(begin)
     _, ended, after = rest.partition(end)
     if not begun or not ended:

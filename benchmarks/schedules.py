@@ -1,5 +1,5 @@
-"""What a scheduler of many schedules costs: seconds of processor time each second, its own and PostgreSQL's, while it
-checks all of them every second and some, or nearly none, are due.
+"""What a scheduler of many schedules costs while it checks all of them every second and some, or nearly none, are due:
+CPU, its own and PostgreSQL's.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ from typing import NamedTuple
 
 import psutil
 
-from benchmarks.process import ROOT, own_seconds, tree_seconds
+from benchmarks import APP
+from benchmarks.bench import Bench
+from benchmarks.processes import Process, cpu_s, settings, tree_cpu_s, until
+from benchmarks.report import Bar
 from benchmarks.server import Server
-from horsies.dev.program import Program
 
-PATIENCE_S = 180.0
+SCHEDULES = 10_000
+WINDOW_S = 30
 SETTLE_S = 5.0
+PATIENCE_S = 180.0
 
 
 class Cost(NamedTuple):
     """Of one run."""
 
     begin_s: float  # from its start until it has seen every schedule
-    scheduler: float  # seconds of processor time each second
+    scheduler: float  # percent of a core
     postgres: float
     memory_mb: float
     sent_per_s: float
@@ -31,53 +35,55 @@ class Cost(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{100 * self.scheduler:.1f} % of a core, PostgreSQL {100 * self.postgres:.1f} %, {self.memory_mb:.0f} MB, "
+            f"{self.scheduler:.1f} % of a core, PostgreSQL {self.postgres:.1f} %, {self.memory_mb:.0f} MB, "
             f"{self.sent_per_s:.0f} tasks/s, all seen after {self.begin_s:.1f} s, late by up to {self.latest_s:.2f} s"
         )
 
 
-def measure(server: Server, count: int, seconds: float, *, is_busy: bool = False) -> Cost:
+def schedules(bench: Bench) -> None:
+    """Nearly none due, then each of them about every 90 s."""
+    for are_busy, key, what in (
+        (False, "schedules", f"one scheduler of {SCHEDULES:,} schedules, checked every second, nearly none due"),
+        (True, "schedules_busy", f"one scheduler of {SCHEDULES:,} schedules, each due about every 90 s"),
+    ):
+        found: list[Cost] = []
+        for _ in bench.times(what, 1):
+            found.append(measure(bench.server, SCHEDULES, WINDOW_S, are_busy=are_busy))
+        bench.report.add(key, what, "%", [one.scheduler for one in found], Bar(20, "under"), f"{found[-1]}")
+
+
+def measure(server: Server, count: int, seconds: float, *, are_busy: bool = False) -> Cost:
     """A scheduler of so many schedules, watched for so long."""
-    command = [sys.executable, "-m", "horsies", "scheduler", "benchmarks.scheduled:app", "--loglevel", "WARNING"]
-    env = {**os.environ, "SCHEDULES": str(count), "BUSY": "1" if is_busy else "0"}
-    begun = time.monotonic()
-    process = Program(command, cwd=ROOT, env=env)
+    command = [sys.executable, "-m", "horsies", "scheduler", APP, "--loglevel", "WARNING"]
+    process = Process(command, {**os.environ, **settings(schedules=count, are_busy=are_busy)}, server.home)
     try:
-        _wait(server, process, count)
-        seen = time.monotonic() - begun
-        if is_busy:  # all of them within the minute, each at an instant of its own
-            server.row(
-                "WITH m AS (UPDATE horsies_schedule_state SET next_run_at = now() + random() * interval '60 seconds'"
-                " RETURNING 1) SELECT count(*) FROM m"
-            )
+        until(lambda: server.row(_KNOWN)[0] == count, [process], "all schedules seen", 0.1, PATIENCE_S)
+        seen_s = time.time() - process.started_at
+        if are_busy:  # all of them within the minute, each at an instant of its own
+            server.do("UPDATE horsies_schedule_state SET next_run_at = now() + random() * interval '60 seconds'")
             time.sleep(count / 1_000)  # until it has read all states again
         time.sleep(SETTLE_S)
-        return _watched(server, psutil.Process(process.pid), seconds, seen)
+        return _watched(server, psutil.Process(process.pid), seconds, seen_s)
     finally:
         process.stop(60)
-        server.row("WITH gone AS (DELETE FROM horsies_schedule_state RETURNING 1) SELECT count(*) FROM gone")
+        server.do("DELETE FROM horsies_schedule_state")
         server.clear()
 
 
 def _watched(server: Server, process: psutil.Process, seconds: float, begin_s: float) -> Cost:
-    sent = server.row("SELECT count(*) FROM horsies_tasks")[0]
-    since, own, all_of_it = time.monotonic(), own_seconds(process), tree_seconds(server.postmaster())
-    from_then = server.row("SELECT now()")[0]
+    sent, since = server.row("SELECT count(*), now() FROM horsies_tasks")
+    begin, own, postgres = time.monotonic(), cpu_s(process), tree_cpu_s(server.postmaster())
     time.sleep(seconds)
-    passed = time.monotonic() - since
-    own, all_of_it = own_seconds(process) - own, tree_seconds(server.postmaster()) - all_of_it
+    passed = time.monotonic() - begin
+    own, postgres = cpu_s(process) - own, tree_cpu_s(server.postmaster()) - postgres
     sent = server.row("SELECT count(*) FROM horsies_tasks")[0] - sent
-    late = "SELECT coalesce(extract(epoch FROM max(updated_at - last_run_at)), 0)::float8 FROM horsies_schedule_state"
-    latest = server.row(f"{late} WHERE updated_at > %s", from_then)[0]
+    latest = server.row(_LATEST, since)[0]
     memory = process.memory_info().rss / 1e6
-    return Cost(begin_s, own / passed, all_of_it / passed, memory, sent / passed, latest)
+    return Cost(begin_s, 100 * own / passed, 100 * postgres / passed, memory, sent / passed, latest)
 
 
-def _wait(server: Server, process: Program, count: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while server.row("SELECT count(*) FROM horsies_schedule_state")[0] < count:
-        if not process.is_running:
-            raise SystemExit(f"the scheduler ended with {process.code}")
-        if time.monotonic() > deadline:
-            raise SystemExit(f"the scheduler has not seen {count} schedules within {PATIENCE_S:.0f} s")
-        time.sleep(0.1)
+_KNOWN = "SELECT count(*) FROM horsies_schedule_state"
+_LATEST = """
+    SELECT coalesce(extract(epoch FROM max(updated_at - last_run_at)), 0)::float8 FROM horsies_schedule_state
+    WHERE updated_at > %s
+"""

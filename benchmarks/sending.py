@@ -14,57 +14,51 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection
 
+from benchmarks.bench import Bench
+from benchmarks.processes import Failed
+from benchmarks.report import Bar, ratios
 from benchmarks.server import Server
 from horsies.core.producer.enqueue import new_task_id
 
+SENDERS = 16
+SENT_BY_ONE, SENT_BY_MANY = 600, 3_200
+MANY = 50_000
 WRITTEN = (
     "id, task_name, queue_name, priority, args, kwargs, sent_at, enqueued_at, good_until, max_retries, task_options,"
     " enqueue_sha, flags, idempotency_key"
 )
 RAW = f"INSERT INTO horsies_tasks ({WRITTEN}) VALUES ({', '.join(['%s'] * 12)}, %s::jsonb, %s)".encode()  # noqa: S608
 WARM_UP = 20
+Rate = Callable[[Server, int, int], float]  # tasks per second, of so many tasks by so many senders
 
 
-class Pair(NamedTuple):
-    """Tasks per second, measured one after the other."""
-
-    ours: float
-    raw: float
-
-
-def with_asyncio(server: Server, count: int, senders: int, *, raw_first: bool = False) -> Pair:
-    """`send_async`, one by one in each of so many asyncio tasks."""
-
-    def ours() -> float:
-        return asyncio.run(_send_async(count, senders))
-
-    def raw() -> float:
-        return asyncio.run(_raw_async(server, count, senders))
-
-    return _pair(server, ours, raw, raw_first)
+def send(bench: Bench) -> None:
+    """Ours and the raw insert, turn by turn, and whoever came second comes first the next time."""
+    _pairs(bench, "send_1", "`send_async`, one producer", 1, with_asyncio, raw_with_asyncio)
+    _pairs(bench, f"send_{SENDERS}", f"`send_async`, {SENDERS} producers", SENDERS, with_asyncio, raw_with_asyncio)
+    _pairs(bench, f"send_{SENDERS}_threads", f"`send`, {SENDERS} threads", SENDERS, with_threads, raw_with_threads)
 
 
-def with_threads(server: Server, count: int, senders: int, *, raw_first: bool = False) -> Pair:
-    """`send`, one by one in each of so many threads."""
-    from benchmarks.app import noop
+def many(bench: Bench) -> None:
+    rates = [all_at_once(bench.server, MANY) for _ in bench.times("send_many")]
+    bench.report.add("send_many", f"`send_many` of {MANY:,}", "tasks/s", rates, Bar(55_000))
 
-    def send(n: int) -> None:
-        noop.send(n).unwrap()
 
-    def ours() -> float:
-        return _in_threads([send] * senders, count)
-
-    def raw() -> float:
-        with ExitStack() as stack:
-            connections = [stack.enter_context(psycopg.connect(server.url, autocommit=True)) for _ in range(senders)]
-            return _in_threads([_raw_send(conn, _values(server)) for conn in connections], count)
-
-    return _pair(server, ours, raw, raw_first)
+def _pairs(bench: Bench, key: str, what: str, senders: int, ours: Rate, raw: Rate) -> None:
+    count = SENT_BY_ONE if senders == 1 else SENT_BY_MANY
+    rates: dict[Rate, list[float]] = {ours: [], raw: []}
+    for turn in bench.times(f"{what}, and raw inserts", rounds=2):
+        for one in (raw, ours) if turn % 2 else (ours, raw):
+            rates[one].append(one(bench.server, count, senders))
+            bench.server.clear()
+        bench.say(f"{rates[ours][-1]:,.0f} and {rates[raw][-1]:,.0f} tasks/s")
+    bench.report.add(key, f"{what}, one by one", "tasks/s", rates[ours])
+    bench.report.add(f"{key}_ratio", "… of the raw insert beside it", "", ratios(rates[ours], rates[raw]), Bar(0.6))
 
 
 def all_at_once(server: Server, count: int) -> float:
@@ -78,50 +72,60 @@ def all_at_once(server: Server, count: int) -> float:
     rate = count / (time.perf_counter() - begin)
     (written,) = server.row("SELECT count(*) FROM horsies_tasks")
     if written != count + WARM_UP:
-        raise SystemExit(f"{written} of {count + WARM_UP} tasks were written: this is not a measurement")
+        raise Failed(f"{written} of {count + WARM_UP} tasks were written: this is not a measurement")
     server.clear()
     return rate
 
 
-def _pair(server: Server, ours: Callable[[], float], raw: Callable[[], float], raw_first: bool) -> Pair:
-    rates: dict[str, float] = {}
-    for name, run in (("raw", raw), ("ours", ours)) if raw_first else (("ours", ours), ("raw", raw)):
-        rates[name] = run()
-        server.clear()
-    return Pair(**rates)
-
-
-async def _send_async(count: int, senders: int) -> float:
+def with_asyncio(server: Server, count: int, senders: int) -> float:
+    """`send_async`, one by one in each of so many asyncio tasks."""
     from benchmarks.app import noop
 
     async def send(n: int) -> None:
         (await noop.send_async(n)).unwrap()
 
-    return await _in_tasks([send] * senders, count)
+    return asyncio.run(_in_tasks([send] * senders, count))
 
 
-async def _raw_async(server: Server, count: int, senders: int) -> float:
+def raw_with_asyncio(server: Server, count: int, senders: int) -> float:
     values = _values(server)
-    async with AsyncExitStack() as stack:
-        sends: list[Callable[[int], Awaitable[None]]] = []
-        for _ in range(senders):
-            conn = await AsyncConnection.connect(server.url, autocommit=True)
-            sends.append(_raw_send_async(await stack.enter_async_context(conn), values))
-        return await _in_tasks(sends, count)
+
+    def sender(conn: AsyncConnection[Any]) -> Callable[[int], Awaitable[None]]:
+        async def send(n: int) -> None:
+            await conn.execute(RAW, [new_task_id(), *values], prepare=True)
+
+        return send
+
+    async def run() -> float:
+        async with AsyncExitStack() as stack:
+            opened = [await AsyncConnection.connect(server.url, autocommit=True) for _ in range(senders)]
+            return await _in_tasks([sender(await stack.enter_async_context(conn)) for conn in opened], count)
+
+    return asyncio.run(run())
 
 
-def _raw_send(conn: psycopg.Connection[Any], values: list[Any]) -> Callable[[int], None]:
+def with_threads(server: Server, count: int, senders: int) -> float:
+    """`send`, one by one in each of so many threads."""
+    from benchmarks.app import noop
+
     def send(n: int) -> None:
-        conn.execute(RAW, [new_task_id(), *values], prepare=True)
+        noop.send(n).unwrap()
 
-    return send
+    return _in_threads([send] * senders, count)
 
 
-def _raw_send_async(conn: AsyncConnection[Any], values: list[Any]) -> Callable[[int], Awaitable[None]]:
-    async def send(n: int) -> None:
-        await conn.execute(RAW, [new_task_id(), *values], prepare=True)
+def raw_with_threads(server: Server, count: int, senders: int) -> float:
+    values = _values(server)
 
-    return send
+    def sender(conn: psycopg.Connection[Any]) -> Callable[[int], None]:
+        def send(n: int) -> None:
+            conn.execute(RAW, [new_task_id(), *values], prepare=True)
+
+        return send
+
+    with ExitStack() as stack:
+        opened = [stack.enter_context(psycopg.connect(server.url, autocommit=True)) for _ in range(senders)]
+        return _in_threads([sender(conn) for conn in opened], count)
 
 
 def _values(server: Server) -> list[Any]:

@@ -39,15 +39,13 @@ CLEARED = "horsies_tasks, horsies_workflows, horsies_task_attempts, horsies_hear
 class Server:
     """A running server, reached by `url`."""
 
-    def __init__(self, directory: Path, url: str) -> None:
+    def __init__(self, home: Path, url: str) -> None:
+        self.home = home
         self.url = url
-        self.directory = directory
-        self.log = directory / "server.log"
-        self._data = directory / "data"
         self._conn = psycopg.connect(url, autocommit=True)
 
     def postmaster(self) -> psutil.Process:
-        return psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
+        return psutil.Process(int((self.home / "pg" / "data" / "postmaster.pid").read_text().split()[0]))
 
     def row(self, query: str, *params: object) -> tuple[Any, ...]:
         """The first row of the answer."""
@@ -56,21 +54,14 @@ class Server:
         return found
 
     def facts(self) -> dict[str, str]:
-        """The version, the settings that matter for speed, and the mode of the doorbell."""
+        """The version, and the settings that matter for speed."""
         found = {"version": self.row("SHOW server_version")[0].split()[0]}
-        found |= {name: self.row(f"SHOW {name}")[0] for name in SHOWN}
-        return {**found, "notify": self.row("SELECT value FROM horsies_meta WHERE key = 'notify'")[0]}
+        return found | {name: self.row(f"SHOW {name}")[0] for name in SHOWN}
 
     def keep_samples(self) -> None:
         """Turn the rows that were just sent into the patterns of `fill`."""
         self._conn.execute("DROP TABLE IF EXISTS bench_samples")
         self._conn.execute("CREATE TABLE bench_samples AS SELECT * FROM horsies_tasks")
-        self.clear()
-
-    def keep_sample(self, task: str) -> None:
-        """One more pattern: the row of this name that was just sent."""
-        self._conn.execute("DELETE FROM bench_samples WHERE task_name = %s", [task])
-        self._conn.execute("INSERT INTO bench_samples SELECT * FROM horsies_tasks WHERE task_name = %s", [task])
         self.clear()
 
     def fill(self, task: str, count: int, **instead: str) -> None:
@@ -85,15 +76,9 @@ class Server:
             ).format(names=sql.SQL(", ").join(map(sql.Identifier, names)), values=sql.SQL(", ").join(values))
             conn.execute(command, [count, task])
 
-    def fill_ahead(self, task: str, count: int, seconds: float, **instead: str) -> float:
-        """`count` tasks that fall due together, so many seconds from now; when, in seconds since the epoch."""
-        (due,) = self.row("SELECT extract(epoch FROM now() + make_interval(secs => %s))::float8", seconds)
-        self.fill(task, count, **{"enqueued_at": f"to_timestamp({due!r})"} | instead)
-        return float(due)
-
-    def fill_finished(self, count: int) -> None:
-        """`count` tasks of the last week that have come to their end, each with its attempt."""
-        self.fill("noop", count, **FINISHED)
+    def fill_finished(self, count: int, ended_at: str = "now() - nth * interval '0.6 seconds'", **instead: str) -> None:
+        """`count` tasks that have ended, of the last week unless another time is given, each with its attempt."""
+        self.fill("noop", count, **dict.fromkeys(TIMES, ended_at) | ENDED | instead)
         with self.silently() as conn:
             conn.execute(_ATTEMPTS)
 
@@ -126,17 +111,12 @@ class Server:
     def clear(self) -> None:
         self._conn.execute(f"TRUNCATE {CLEARED} RESTART IDENTITY CASCADE".encode())
 
-    def ring(self, queue: str = "default") -> None:
+    def ring(self) -> None:
         """What the trigger would have said."""
-        self._conn.execute("SELECT horsies_ring(%s, '')", [queue])
+        self._conn.execute("SELECT horsies_ring('default', '', NULL)")
 
-    def do(self, command: str, *params: object) -> None:
-        self._conn.execute(command.encode(), params or None)
-
-    @property
-    def backend(self) -> int:
-        """The process that serves this connection."""
-        return self._conn.info.backend_pid
+    def do(self, command: str) -> None:
+        self._conn.execute(command.encode())
 
     def wal_bytes(self) -> int:
         """How much has ever been written to the write-ahead log."""
@@ -146,10 +126,8 @@ class Server:
         self._conn.close()
 
 
-_THEN = "now() - nth * interval '0.6 seconds'"
-FINISHED = {
-    **dict.fromkeys(("sent_at", "enqueued_at", "created_at", "updated_at"), _THEN),
-    **dict.fromkeys(("claimed_at", "started_at", "completed_at"), _THEN),
+TIMES = ("sent_at", "enqueued_at", "created_at", "updated_at", "claimed_at", "started_at", "completed_at")
+ENDED = {
     "status": "'COMPLETED'",
     "claim_seq": "1",
     "claimed_by_worker_id": "'a-worker-of-last-week'",
@@ -158,12 +136,15 @@ FINISHED = {
     "worker_process_name": "'child-1'",
     "result": "'{\"ok\":null}'",
 }
+FAILED = {"status": "'FAILED'", "completed_at": "NULL", "failed_at": "now() - nth * interval '0.6 seconds'"}
+LATER = {"enqueued_at": "now() + interval '1 day' + nth * interval '1 second'"}
 _ATTEMPTS = """
-    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, worker_id,
-                                       worker_hostname, worker_process_name, worker_pid)
-    SELECT id, 1, 'COMPLETED', FALSE, started_at, completed_at, claimed_by_worker_id,
-           worker_hostname, worker_process_name, worker_pid
-    FROM horsies_tasks WHERE status = 'COMPLETED'
+    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
+                                       worker_id, worker_hostname, worker_process_name, worker_pid)
+    SELECT id, 1, status, FALSE, started_at, coalesce(completed_at, failed_at), error_code,
+           claimed_by_worker_id, worker_hostname, worker_process_name, worker_pid
+    FROM horsies_tasks t WHERE status IN ('COMPLETED', 'FAILED') AND workflow_id IS NULL
+      AND NOT EXISTS (SELECT FROM horsies_task_attempts a WHERE a.task_id = t.id)
 """
 _COLUMNS = """
     SELECT attname FROM pg_attribute
@@ -182,7 +163,7 @@ def running(settings: Mapping[str, str]) -> Iterator[Server]:
         url = embedded.ensure_running(directory, settings=settings)
         os.environ["DATABASE_URL"] = url
         _install()
-        server = Server(directory, url)
+        server = Server(home, url)
         server.keep_samples()
         yield server
         server.close()
@@ -193,11 +174,11 @@ def running(settings: Mapping[str, str]) -> Iterator[Server]:
 
 
 def _install() -> None:
-    from benchmarks.app import anoop, app, clock, hang, hang_again, nap, noop, rest
+    from benchmarks.app import app, clock, hang, nap, noop
 
     broker = app.get_broker()
     asyncio.run(broker.ensure_schema_initialized()).unwrap()
-    for task in (noop, anoop, nap, clock, hang, hang_again, rest):
+    for task in (noop, nap, clock, hang):
         task.send(1).unwrap()
 
 

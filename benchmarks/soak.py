@@ -22,10 +22,9 @@ from psycopg import AsyncConnection, IsolationLevel
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import server
+from benchmarks import ROOT, server
 from benchmarks import soak_report as report
-from benchmarks.process import ROOT, worker
-from benchmarks.scale.sizes import LOCATOR, settings
+from benchmarks.processes import settings, worker
 from benchmarks.soak_report import Sample
 from horsies.core.db.connections import BY_INDEX
 from horsies.core.store import tasks
@@ -86,7 +85,7 @@ class Soak:
         return monotonic() - self._begun
 
     async def _send(self) -> None:
-        from benchmarks.scale.app import noop
+        from benchmarks.app import noop
 
         while self._now < self._seconds:
             due = int(self._now * self._rate) - self._sent
@@ -167,12 +166,12 @@ def soak(on: server.Server, seconds: float, rate: float, processes: int, notify:
     """The whole run on a database; its samples."""
     mode = settings(notify=notify)
     os.environ.update(mode, DATABASE_URL=on.url)
-    from benchmarks.scale.app import app  # here, because the app reads them
+    from benchmarks.app import app  # here, because the app reads them
 
     broker = app.get_broker()
     try:
         asyncio.run(broker.ensure_schema_initialized()).unwrap()
-        with worker(on, "--processes", str(processes), app=LOCATOR, env=mode):
+        with worker(on, "--processes", str(processes), env=mode):
             return asyncio.run(Soak(on.url, seconds, rate).run())
     finally:
         broker.close()

@@ -6,8 +6,6 @@ programs take turns in each run, and one run before the others is not counted: i
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import shutil
 import socket
@@ -19,7 +17,6 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -27,10 +24,8 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 import psycopg
 
-from benchmarks.report import Bar, Report
-from benchmarks.server import Server
-from benchmarks.starting import (
-    ROOT,
+from benchmarks.bench import Bench
+from benchmarks.processes import (
     STOP_S,
     Failed,
     Memory,
@@ -43,6 +38,8 @@ from benchmarks.starting import (
     until,
     watched,
 )
+from benchmarks.report import Bar, Report
+from benchmarks.server import Server
 
 DATABASE = "startup"
 TASKS = 200  # before the memory of a worker is measured
@@ -66,14 +63,7 @@ PROGRAMS = {
 }
 HELP = "--help"
 CHECK = ("check", "shop:app")
-WORKER = ("worker", "shop:app", "--processes", "2", "--log-format", "json")
-STEPS = {  # the beginning of a line that the worker logs then
-    "fork server started": "interpreter, imports and fork server",
-    "database: ": "app imported",
-    "schema checked": "connected, schema checked",
-    "child processes ready": "child processes ready",
-    "worker ready": "registered",
-}
+WORKER = ("worker", "shop:app", "--processes", "2")
 SEEN = """
     SELECT EXISTS (SELECT FROM horsies_workers),
            (SELECT count(*) FROM horsies_tasks WHERE status = 'COMPLETED')
@@ -127,18 +117,18 @@ class Checkout:
             process.stop(STOP_S)
 
 
-def measure(server: Server, report: Report, times: Iterator[int], root: Path = ROOT) -> None:
-    """Add the rows. `times` yields once for each run that counts."""
+def startup(bench: Bench) -> None:
+    """What a start costs, of this checkout or another."""
     home = Path(tempfile.mkdtemp(prefix="horsies-startup-"))
     try:
-        checkout = Checkout(root, home, server)
+        checkout = Checkout(bench.of, home, bench.server)
         _run(checkout, defaultdict(list), {})
         values: Values = defaultdict(list)
         notes: dict[str, str] = {}
-        for _ in times:
+        for _ in bench.times("every start"):
             _run(checkout, values, notes)
         checkout.conn.close()
-        add_rows(report, values, notes)
+        add_rows(bench.report, values, notes)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -151,7 +141,6 @@ def _run(checkout: Checkout, values: Values, notes: dict[str, str]) -> None:
         values[key].append(start.wall_s)
         values[f"{key}_cpu"].append(start.cpu_s)
     _worker(checkout, values, notes)
-    _steps(checkout, values)
     port = free_port()
     _ready(checkout, values, "web", ("web", "shop:app", "--port", str(port)), lambda: answers(port))
     port = free_port()
@@ -197,25 +186,8 @@ def _worker(checkout: Checkout, values: Values, notes: dict[str, str]) -> None:
 def _memory(processes: Sequence[psutil.Process], values: Values, notes: dict[str, str]) -> None:
     whole = memory(processes)
     values["worker_memory"].append(whole.pss)
-    values["worker_anonymous"].append(whole.anonymous)
     each = [f"{memory([process]).pss:.0f}" for process in processes]
     notes["worker_memory"] = f"supervisor {each[0]}, fork server {each[1]}, child processes {' and '.join(each[2:])} MB"
-
-
-def _steps(checkout: Checkout, values: Values) -> None:
-    """When the worker logs its steps. This is a start of its own, because logging costs a little."""
-    checkout.clear()
-    with checkout.started(*WORKER, "--loglevel", "DEBUG") as process:
-        until(lambda: "worker ready" in process.log.read_text(), [process], "worker ready")
-        seen: set[str] = set()
-        for line in process.log.read_text().splitlines():
-            with contextlib.suppress(ValueError):
-                record = json.loads(line)
-                for step in STEPS:
-                    if step not in seen and record["message"].startswith(step):
-                        seen.add(step)
-                        at = datetime.fromisoformat(record["time"]).timestamp()
-                        values[f"step {step}"].append(at - process.started_at)
 
 
 def _ready(
@@ -249,7 +221,7 @@ def add_rows(report: Report, values: Values, notes: dict[str, str]) -> None:
         factor = 1000 if unit == "ms" else 1
         found = [factor * value for value in values.get(key, ())]
         if found:
-            report.add(f"startup_{key.removeprefix('step ').replace(' ', '_')}", what, unit, found, bar, note)
+            report.add(f"startup_{key}", what, unit, found, bar, note)
 
     bare = 1000 * statistics.median(values["bare"])
     for key, (what, _) in PROGRAMS.items():
@@ -266,11 +238,8 @@ def add_rows(report: Report, values: Values, notes: dict[str, str]) -> None:
     )
     add("first_cpu", "… CPU of all its processes by then", "s", Bar(0.6, "under"))
     add("ready", "… until it is registered", "s")
-    for step, what in STEPS.items():
-        add(f"step {step}", f"… step by step: {what}", "s")
     what = f"memory of its processes after {TASKS} tasks, each shared page divided among those who share it"
     add("worker_memory", what, "MB", Bar(80, "at most"), notes.get("worker_memory", ""))
-    add("worker_anonymous", "… of it in no file: other programs change the rest, by using the same libraries", "MB")
     for key, what in (("web", "`horsies web`, until it answers"), ("dev", "`horsies dev`, worker and dashboard ready")):
         add(key, f"{what}: wall time", "s")
         add(f"{key}_cpu", "… CPU of all its processes by then", "s")

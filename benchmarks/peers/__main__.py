@@ -15,12 +15,12 @@ import platform
 import signal
 import sys
 import time
-from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import ROOT
 from benchmarks.peers import figures
 from benchmarks.peers.catalog import CONTENDERS, Contender, Settings, described
 from benchmarks.peers.chart import draw
@@ -28,10 +28,9 @@ from benchmarks.peers.figures import Samples
 from benchmarks.peers.lab import Lab, opened
 from benchmarks.peers.measure import Round, one_round, trial
 from benchmarks.peers.program import WARM_UPS
+from benchmarks.processes import Failed
 from benchmarks.report import replaced
-from benchmarks.starting import Failed
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE, CHART = ROOT / "docs" / "peers.md", ROOT / "docs" / "peers.png"
 OUT = ROOT / "benchmarks" / "out" / "peers.json"
 TASKS = int(os.environ.get("TASKS") or 60_000)
@@ -126,11 +125,12 @@ def run_rounds(
             try:
                 plan = Round(number, tasks[one.key], SECONDS, PINGS)
                 one_round(lab, one, best[one.key], plan, samples[one.key])
-                say(f"round {number} of {ROUNDS}, {one.title}: {samples[one.key].drain[number]:,.0f} tasks/s drained")
+                [drained] = samples[one.key]["drain"][number]
+                say(f"round {number} of {ROUNDS}, {one.title}: {drained:,.0f} tasks/s drained")
             except Failed as failure:
                 notes.append(f"{one.title} failed in round {number}")
                 say(f"round {number} of {ROUNDS}, {one.title}: {failure}")
-    return {key: found for key, found in samples.items() if found.drain}
+    return {key: found for key, found in samples.items() if found["drain"]}
 
 
 def told(contender: Contender, settings: Settings) -> str:
@@ -141,9 +141,8 @@ def told(contender: Contender, settings: Settings) -> str:
 
 
 def report(found: list[figures.Line], contenders: list[Contender], facts: dict[str, str], notes: list[str]) -> None:
-    show(figures.RATES, figures.rates(found))
-    show(figures.LATENCIES, figures.latencies(found))
-    show(figures.STARTS, figures.starts(found))
+    for measures in figures.TABLES:
+        show(figures.headings(measures), figures.body(found, measures))
     for line in found:
         console.print(f"{line.title}: {line.tasks:,} tasks; {line.settings}")
     for note in notes:
@@ -153,12 +152,12 @@ def report(found: list[figures.Line], contenders: list[Contender], facts: dict[s
     OUT.write_text(json.dumps(text, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if os.environ.get("DOCS") != "0":
         page = figures.page(found, versions(contenders), facts, notes, CHART.name)
-        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), page), encoding="utf-8")
+        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), page, "bench"), encoding="utf-8")
         draw(found, CHART)
         say(f"written: {PAGE.relative_to(ROOT)}, {CHART.relative_to(ROOT)}, {OUT.relative_to(ROOT)}")
 
 
-def show(headings: tuple[str, ...], rows: list[list[str]]) -> None:
+def show(headings: list[str], rows: list[list[str]]) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for heading in headings:
         table.add_column(heading, justify="right" if heading else "left")

@@ -6,9 +6,10 @@ them; its settings are options that it documents, and the drain is run with the 
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Settings = Mapping[str, int | bool | str]
@@ -46,7 +47,6 @@ class Contender:
     table: str = ""
     unfinished: str = ""
     imports: str = ""
-    command: tuple[str, ...] = field(default=())
 
     @property
     def needs_redis(self) -> bool:
@@ -64,9 +64,10 @@ def _word(value: int | bool | str) -> str:
 def worker_command(contender: Contender, settings: Settings) -> list[str]:
     """The program that is the worker, without what `program` fills in."""
     if contender.system == OURS:
-        return [*_HORSIES, "--processes", str(settings["processes"]), "--run-ahead-ms", str(settings["run_ahead_ms"])]
+        options = f"--processes {settings['processes']} --run-ahead-ms {settings['run_ahead_ms']}"
+        return [sys.executable, *shlex.split(f"{_HORSIES} {options}")]
     if contender.system == "celery":
-        return [*_CELERY, "--concurrency", str(settings["processes"])]
+        return [sys.executable, *shlex.split(f"{_CELERY} --concurrency {settings['processes']}")]
     return [sys.executable, "-m", "benchmarks.peers.program", contender.system, "work"]
 
 
@@ -75,29 +76,10 @@ def processes(contender: Contender, settings: Settings) -> int:
     return 1 if contender.system in (OURS, "celery") else int(settings["processes"])
 
 
-_HORSIES = (
-    sys.executable,
-    "-m",
-    "horsies",
-    "worker",
-    "benchmarks.peers.systems.horsies:app",
-    "--loglevel",
-    "WARNING",
-)
+_HORSIES = "-m horsies worker benchmarks.peers.systems.horsies:app --loglevel WARNING"
 _CELERY = (
-    sys.executable,
-    "-m",
-    "celery",
-    "--app",
-    "benchmarks.peers.systems.celery:app",
-    "worker",
-    "--pool",
-    "prefork",
-    "--without-gossip",
-    "--without-mingle",
-    "--without-heartbeat",
-    "--loglevel",
-    "WARNING",
+    "-m celery --app benchmarks.peers.systems.celery:app worker --pool prefork --loglevel WARNING"
+    " --without-gossip --without-mingle --without-heartbeat"
 )
 
 
@@ -105,46 +87,62 @@ def each(names: Sequence[str], *rows: Sequence[int | bool | str]) -> tuple[Setti
     return tuple(dict(zip(names, row, strict=True)) for row in rows)
 
 
-_OURS = Traits(
-    isolation="child processes; a crash affects only the task that ran",
-    results="typed values, errors as values",
-    history="a row for each attempt",
-    fence="the number of the claim",
-    rows="kept, with result",
-)
-_CELERY_TRAITS = Traits(
-    isolation="child processes",
-    results="untyped values, errors as exceptions; kept for a day",
-    history="none",
-    fence="none by owner; a stored success is not overwritten",
-    rows="a message is removed when its task starts, with acks_late when it ends",
-)
-
-CONTENDERS = (
-    Contender(
-        key="horsies",
-        system=OURS,
-        title="horsies",
-        imports="from horsies import AppConfig, Horsies",
-        distributions=("horsies-pg", "psycopg"),
-        traits=_OURS,
-        tries=each(("processes", "run_ahead_ms"), (2, 20)),
-        trial_tasks=5_000,
-        calm={"processes": 2, "run_ahead_ms": 20},
-        answer="value",
-        table="horsies_tasks, horsies_task_attempts",
-        unfinished="SELECT 1 FROM horsies_tasks WHERE status <> 'COMPLETED' LIMIT 1",
+_HORSIES_USUAL = Contender(
+    key="horsies",
+    system=OURS,
+    title="horsies",
+    imports="from horsies import AppConfig, Horsies",
+    distributions=("horsies-pg", "psycopg"),
+    traits=Traits(
+        isolation="child processes; a crash affects only the task that ran",
+        results="typed values, errors as values",
+        history="a row for each attempt",
+        fence="the number of the claim",
+        rows="kept, with result",
     ),
-    Contender(
+    tries=each(("processes", "run_ahead_ms"), (2, 20)),
+    trial_tasks=5_000,
+    calm={"processes": 2, "run_ahead_ms": 20},
+    answer="value",
+    table="horsies_tasks, horsies_task_attempts",
+    unfinished="SELECT 1 FROM horsies_tasks WHERE status <> 'COMPLETED' LIMIT 1",
+)
+_CELERY_USUAL = Contender(
+    key="celery",
+    system="celery",
+    title="Celery on Redis",
+    imports="from celery import Celery",
+    distributions=("celery", "redis", "hiredis"),
+    traits=Traits(
+        isolation="child processes",
+        results="untyped values, errors as exceptions; kept for a day",
+        history="none",
+        fence="none by owner; a stored success is not overwritten",
+        rows="a message is removed when its task starts, with acks_late when it ends",
+    ),
+    tries=each(
+        ("processes", "prefetch", "results", "acks_late"),
+        (2, 1, False, False),
+        (2, 16, False, False),
+        (2, 128, False, False),
+        (2, 128, True, False),
+    ),
+    trial_tasks=1_500,
+    calm={"processes": 2, "prefetch": 1, "results": True, "acks_late": False},
+    always="prefork, no gossip, no mingle, no heartbeat, no events",
+    answer="value",
+    has_bulk=False,
+)
+CONTENDERS = (
+    _HORSIES_USUAL,
+    # Second ways to run a system: only the drain is measured.
+    replace(
+        _HORSIES_USUAL,
         key="horsies_strict",
-        system=OURS,
         title="horsies, no run-ahead",
-        distributions=(),
-        traits=_OURS,
         tries=each(("processes", "run_ahead_ms"), (2, 0)),
         trial_tasks=2_000,
-        table="horsies_tasks, horsies_task_attempts",
-        unfinished="SELECT 1 FROM horsies_tasks WHERE status <> 'COMPLETED' LIMIT 1",
+        calm=None,
     ),
     Contender(
         key="pgqueuer",
@@ -211,35 +209,12 @@ CONTENDERS = (
         table="oban_jobs",
         unfinished="SELECT 1 FROM oban_jobs WHERE state <> 'completed' LIMIT 1",
     ),
-    Contender(
-        key="celery",
-        system="celery",
-        title="Celery on Redis",
-        imports="from celery import Celery",
-        distributions=("celery", "redis", "hiredis"),
-        traits=_CELERY_TRAITS,
-        tries=each(
-            ("processes", "prefetch", "results", "acks_late"),
-            (2, 1, False, False),
-            (2, 16, False, False),
-            (2, 128, False, False),
-            (2, 128, True, False),
-        ),
-        trial_tasks=1_500,
-        calm={"processes": 2, "prefetch": 1, "results": True, "acks_late": False},
-        always="prefork, no gossip, no mingle, no heartbeat, no events",
-        answer="value",
-        has_bulk=False,
-    ),
-    Contender(
+    _CELERY_USUAL,
+    replace(
+        _CELERY_USUAL,
         key="celery_late",
-        system="celery",
         title="Celery, acks_late and results",
-        distributions=(),
-        traits=_CELERY_TRAITS,
         tries=each(("processes", "prefetch", "results", "acks_late"), (2, 16, True, True), (2, 128, True, True)),
-        trial_tasks=1_500,
-        always="prefork, no gossip, no mingle, no heartbeat, no events",
-        has_bulk=False,
+        calm=None,
     ),
 )

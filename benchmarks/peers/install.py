@@ -1,28 +1,25 @@
 """Makes the environment of `make bench-peers`: ours from this tree and the peers from the package index, all pinned.
 
-    python benchmarks/peers/install.py DIRECTORY          PEERS_PYTHON=python3.13 to choose the interpreter
+    python benchmarks/peers/install.py DIRECTORY
 
-All of them run on the same Python, so it has to be one that every peer supports; without such a one the peers that ask
-for more are left out. A peer that cannot be installed is said and left out as well: the others are still compared. Only
-the standard library is used here, for there is nothing else yet.
+All of them run on the same Python, the one that runs this. A peer that cannot be installed, because it needs another
+one or for another reason, is left out, and this is said. Only the standard library is used here, for there is nothing
+else yet.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = (ROOT / "constraints.txt", ROOT / "benchmarks" / "peers" / "constraints.txt")
 OURS = "horsies-pg"
-EVERY_PEER_RUNS_ON = ("3.14", "3.13", "3.12")
 PEERS = {
     "pgqueuer": ("pgqueuer", "asyncpg"),
     "procrastinate": ("procrastinate",),
@@ -32,9 +29,7 @@ PEERS = {
 
 
 def main(directory: Path) -> int:
-    interpreter = find_python()
-    print(f"{directory}: {interpreter}", flush=True)
-    subprocess.run([interpreter, "-m", "venv", "--clear", str(directory)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(directory)], check=True)
     python = str(directory / "bin" / "python")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     subprocess.run(from_index(python, shared_requirements(project)), check=True)
@@ -95,34 +90,6 @@ def check_ours(python: str) -> None:
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     if not Path(found).resolve().is_relative_to(ROOT):
         raise SystemExit(f"the package in this environment is not that of this tree but {found}")
-
-
-def find_python() -> str:
-    """The interpreter asked for, else the first that every peer supports, else the one that runs this."""
-    if asked := os.environ.get("PEERS_PYTHON"):
-        return asked
-    for candidate in candidates():
-        if version_of(candidate) in EVERY_PEER_RUNS_ON:
-            return candidate
-    print(f"no Python of {', '.join(EVERY_PEER_RUNS_ON)} found (PEERS_PYTHON=… to name one)", flush=True)
-    return sys.executable
-
-
-def candidates() -> Iterator[str]:
-    yield sys.executable
-    yield from filter(None, (shutil.which(f"python{version}") for version in EVERY_PEER_RUNS_ON))
-    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
-    for version in EVERY_PEER_RUNS_ON:
-        yield from (str(found) for found in sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True))
-
-
-def version_of(python: str) -> str:
-    """Such as 3.13; empty if it does not run, as the placeholders of version managers."""
-    command = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
 
 
 if __name__ == "__main__":

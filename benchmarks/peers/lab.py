@@ -21,17 +21,17 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
-from psycopg import sql
 
+from benchmarks import ROOT
 from benchmarks.peers import gate, marks
 from benchmarks.peers.catalog import Contender, Settings, processes, worker_command
-from benchmarks.starting import LAST_LINES, ROOT, STOP_S, Failed, Process, compile_all, until
+from benchmarks.processes import LAST_LINES, STOP_S, Failed, Process, compile_all, until
+from benchmarks.server import Server
 from horsies.core import embedded
 from horsies.dev.program import Program
 
 LOOK_S = 0.1
 APPENDFSYNC = os.environ.get("REDIS_APPENDFSYNC", "everysec")
-SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size", "autovacuum", "jit")
 
 
 class Lab:
@@ -41,21 +41,15 @@ class Lab:
         self.home = home
         self.redis = redis
         self.marks = marks.Marks.create(home / "marks", tasks)
-        self._admin = psycopg.connect(url, autocommit=True)
-        self._url = url
+        self._server = Server(home, url)
 
     def facts(self) -> dict[str, str]:
         """What the servers say of themselves."""
-        found = {"PostgreSQL": str(self._one("SHOW server_version")).split()[0]}
-        found |= {name: str(self._one(f"SHOW {name}")) for name in SHOWN}
+        found = self._server.facts()
+        found = {"PostgreSQL": found.pop("version"), **found}
         if self.redis is not None:
             found["Redis"] = f"{self.redis.info('server')['redis_version']}, appendonly yes, appendfsync {APPENDFSYNC}"
         return found
-
-    def _one(self, query: str) -> object:
-        row = self._admin.execute(query.encode()).fetchone()
-        assert row is not None
-        return row[0]
 
     def fresh(self, contender: Contender) -> Store:
         """An empty place for its tasks."""
@@ -63,9 +57,9 @@ class Lab:
             self.redis.flushall()
             return RedisStore(self.redis, str(self.home / "redis.sock"))
         name = f"peer_{contender.system}"
-        self._admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
-        self._admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        url = urlunsplit(urlsplit(self._url)._replace(path=f"/{name}"))
+        self._server.do(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        self._server.do(f"CREATE DATABASE {name}")
+        url = urlunsplit(urlsplit(self._server.url)._replace(path=f"/{name}"))
         return PostgresStore(contender, url)
 
     def environment(self, store: Store, settings: Settings, waiting: Path) -> dict[str, str]:

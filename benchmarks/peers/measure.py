@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from time import monotonic_ns
 
 from benchmarks.peers.catalog import Contender, Settings
-from benchmarks.peers.figures import Begin, Samples
+from benchmarks.peers.figures import Samples
 from benchmarks.peers.lab import Lab, Sender, Store
-from benchmarks.starting import ROOT, finished, memory, until, watched
+from benchmarks.processes import finished, memory, until, watched
 
 LOOK_S = 0.02
 LAST_LOOK_S = 0.003
@@ -50,24 +50,26 @@ class Round:
 
 def one_round(lab: Lab, contender: Contender, settings: Settings, plan: Round, into: Samples) -> None:
     """Everything once, in a fresh database."""
-    store = lab.fresh(contender)
+    store, number = lab.fresh(contender), plan.number
     try:
         with lab.sender(contender, store) as sender:
             sender.order("install")
             if contender.calm is not None:
-                into.one_by_one[plan.number] = rate(sender.order("one_by_one", settings, seconds=plan.seconds))
+                into["one_by_one"][number] = [rate(sender.order("one_by_one", settings, seconds=plan.seconds))]
                 store.clear()
             filled = rate(sender.order("many", settings, count=plan.tasks))
             if contender.calm is not None and contender.has_bulk:
-                into.bulk[plan.number] = filled
-            into.drain[plan.number] = drain(lab, contender, store, settings, plan.tasks)
+                into["bulk"][number] = [filled]
+            into["drain"][number] = [drain(lab, contender, store, settings, plan.tasks)]
             if contender.calm is not None:
-                into.begin[plan.number] = begin(lab, contender, store, sender, contender.calm)
+                for key, value in begin(lab, contender, store, sender, contender.calm).items():
+                    into[key][number] = [value]
                 lab.marks.wipe()
                 with lab.worker(contender, store, contender.calm):
                     answers = contender.answer != "none"
                     times = sender.order("ping", contender.calm, count=plan.pings, answers=answers)
-                into.starts[plan.number], into.ends[plan.number] = times["starts"], times["ends"]
+                for key, seconds in (("start", times["starts"]), ("end", times["ends"])):
+                    into[key][number] = [1000 * one for one in seconds]
     finally:
         store.close()
 
@@ -76,7 +78,7 @@ def rate(sent: Mapping[str, float]) -> float:
     return sent["count"] / sent["seconds"]
 
 
-def begin(lab: Lab, contender: Contender, store: Store, sender: Sender, settings: Settings) -> Begin:
+def begin(lab: Lab, contender: Contender, store: Store, sender: Sender, settings: Settings) -> dict[str, float]:
     """One start of a worker, and of an interpreter that imports the library."""
     store.clear()
     sender.order("many", settings, count=1)
@@ -87,8 +89,8 @@ def begin(lab: Lab, contender: Contender, store: Store, sender: Sender, settings
         until(lambda: store.is_done(1 + SOME, settings), processes, f"{contender.title}: more tasks")
         pss_mb = memory([process for one in processes for process in one.tree()]).pss
     store.clear()
-    imported, _ = finished([sys.executable, "-c", contender.imports], lab.environment(store, settings, lab.home), ROOT)
-    return Begin(first.wall_s, first.cpu_s, imported.wall_s, pss_mb)
+    imported, _ = finished([sys.executable, "-c", contender.imports], lab.environment(store, settings, lab.home))
+    return {"first": first.wall_s, "cpu": first.cpu_s, "import": imported.wall_s, "memory": pss_mb}
 
 
 def drain(lab: Lab, contender: Contender, store: Store, settings: Settings, tasks: int) -> float:

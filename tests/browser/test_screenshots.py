@@ -1,4 +1,4 @@
-"""The pictures of `docs/images`, of an ordinary day of the demo's shop (M-96). `make screenshots` writes them; in a
+"""The pictures of `docs/images`, of an ordinary day of the demo's shop (M-96). `make docs PICTURES=1` writes them; in a
 run of the tests they are only made, which shows that they can be made again."""
 
 from __future__ import annotations

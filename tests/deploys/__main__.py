@@ -1,4 +1,4 @@
-"""The long run of a mixed fleet: `make soak-deploys SECONDS=600`."""
+"""The long run of a mixed fleet: `make soak DEPLOYS=1 SECONDS=600`."""
 
 from __future__ import annotations
 

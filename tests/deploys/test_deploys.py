@@ -1,4 +1,4 @@
-"""A short run of the mixed fleet; `make soak-deploys` is the long one."""
+"""A short run of the mixed fleet; `make soak DEPLOYS=1` is the long one."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def test_every_start_is_reported_beside_its_bar(tmp_path: Path) -> None:
     done = subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = {row["key"]: row for row in json.loads(done.stdout)["rows"]}
-    keys = ("import", "app", "send", "help", "check", "first", "first_cpu", "ready", "web", "dev", "worker_ready")
+    keys = ("import", "app", "send", "help", "check", "first", "first_cpu", "ready", "web", "dev")
     assert all(rows[f"startup_{key}"]["value"] > 0 for key in keys)
     assert rows["startup_ready"]["value"] <= rows["startup_first"]["value"]
     assert rows["startup_first"]["bar"] == {"limit": 0.7, "sense": "at most"}

@@ -6,6 +6,7 @@ import csv
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,13 +21,13 @@ from pathlib import Path
 from benchmarks.server import Server
 from benchmarks.soak import soak
 from benchmarks.soak_report import as_csv
-print(as_csv(soak(Server(Path(), sys.argv[1]), {SECONDS}, 100, 1, "always"), {SECONDS}), end="")
+print(as_csv(soak(Server(Path(sys.argv[2]), sys.argv[1]), {SECONDS}, 100, 1, "always"), {SECONDS}), end="")
 """
 
 
-def test_a_soak_of_three_seconds_sees_everything(database_url: str) -> None:
+def test_a_soak_of_three_seconds_sees_everything(database_url: str, tmp_path: Path) -> None:
     env = {**os.environ, "DATABASE_URL": database_url}
-    command = [sys.executable, "-c", RUN, database_url]
+    command = [sys.executable, "-c", RUN, database_url, str(tmp_path)]
     text = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
     samples = list(csv.DictReader(text.splitlines()))
     last = samples[-1]

@@ -8,32 +8,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from benchmarks import workflows
-from benchmarks.process import worker
-from benchmarks.scale.looks import FAILED, LATER
-from benchmarks.scale.watch import until
-from benchmarks.server import FINISHED, Server
+from benchmarks.processes import until, worker
+from benchmarks.server import FAILED, LATER, Server
 
 NAMES, QUEUES, CODES, PEOPLE = 20, 10, 12, 5
 _NAMED = {"task_name": f"'task-' || nth %% {NAMES}", "queue_name": f"'queue-' || nth %% {QUEUES}"}
-# Nothing of this is in the queue that workers of the benchmark serve.
-MIX: tuple[tuple[float, dict[str, str]], ...] = (
-    (0.5, {**FINISHED, **_NAMED}),
-    (0.15, {**FAILED, **_NAMED, "error_code": f"'CODE_' || nth %% {CODES}"}),
-    (0.2, _NAMED),
-    (0.15, {**LATER, **_NAMED}),
-)
 DIAMONDS = 2_000
 LARGE = 1_000
 MINUTES = 7 * 24 * 60
 SNAPSHOTS = 7 * 24 * 120
 ENTRIES = 100_000
-_ATTEMPTS = """
-    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
-                                       worker_id, worker_hostname, worker_process_name, worker_pid)
-    SELECT id, 1, status, FALSE, started_at, coalesce(completed_at, failed_at), error_code,
-           claimed_by_worker_id, worker_hostname, worker_process_name, worker_pid
-    FROM horsies_tasks WHERE status IN ('COMPLETED', 'FAILED') AND workflow_id IS NULL
-"""
 _ROLLUP = f"""
     INSERT INTO horsies_rollup (span, start_at, queue_name, task_name, error_code, completed, failed, wait_seconds,
                                 wait_counts, run_seconds, run_counts, example_id)
@@ -82,10 +66,12 @@ class Past(NamedTuple):
 def fill(server: Server, rows: int, share: float = 1.0) -> Past:
     """All of it. Workflows come first: a real worker runs them, in an otherwise empty table."""
     small, large = _workflows(server, max(1, round(DIAMONDS * share)), max(10, round(LARGE * share)))
-    for part, instead in MIX:
-        server.fill("noop", round(rows * part), **instead)
-    with server.silently() as conn:
-        conn.execute(_ATTEMPTS)
+    # Nothing of this is in the queue that workers of the benchmark serve.
+    codes = {"error_code": f"'CODE_' || nth %% {CODES}", "retry_count": "nth %% 3"}
+    server.fill_finished(round(rows * 0.5), **_NAMED)
+    server.fill_finished(round(rows * 0.15), **FAILED, **codes, **_NAMED)
+    server.fill("noop", round(rows * 0.2), **_NAMED)
+    server.fill("noop", round(rows * 0.15), **LATER, **_NAMED)
     failed = _one(server, "FAILED")
     _weeks(server, share, failed)
     server.settle()
@@ -108,9 +94,9 @@ def empty(server: Server) -> None:
 def _workflows(server: Server, diamonds: int, width: int) -> tuple[str, str]:
     """Small ones that have run to their end, and one that is on its way: its tasks are for later."""
     workflows.start(server, "diamonds", diamonds)
-    with worker(server):
+    with worker(server) as running:
         server.ring()
-        until(lambda: not server.row(_IS_RUNNING)[0], "workflows", 600)
+        until(lambda: not server.row(workflows.IS_RUNNING)[0], [running], "workflows", 0.1, 600)
     [small] = server.row("SELECT id FROM horsies_workflows WHERE name = 'diamond' LIMIT 1")
     workflows.start(server, "roots", width)
     server.put_off(workflows.FAR_S)
@@ -128,6 +114,3 @@ def _weeks(server: Server, share: float, example: str) -> None:
 
 def _one(server: Server, status: str) -> str:
     return str(server.row("SELECT id FROM horsies_tasks WHERE status = %s AND workflow_id IS NULL LIMIT 1", status)[0])
-
-
-_IS_RUNNING = "SELECT EXISTS (SELECT FROM horsies_workflows WHERE status = 'RUNNING')"

@@ -1,8 +1,8 @@
 """People who look at a dashboard, as a program: each opens a page and its stream of events, and refreshes the page when
 an event concerns it, as `horsies.js` does: never two at a time, and not before the server's pause is over.
 
-Run as `python -m benchmarks.scale.viewers URL PATH …`, one viewer for each path. It prints a line when all of them
-listen and, when its input ends, what they did. It only speaks as much HTTP as it needs, so that it costs next to
+Run as `python -m benchmarks.web_viewers URL PATH …`, one viewer for each path. It says when all of them
+listen and, when it gets a line, what they did. It only speaks as much HTTP as it needs, so that it costs next to
 nothing itself.
 """
 
@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,10 +20,12 @@ from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from benchmarks.process import ROOT
+from benchmarks import ROOT
+from benchmarks.processes import Failed
+from horsies.dev.program import Program, ready_signal
 
 FIRST_PAUSE_S = 1.0
-LISTENING = "all are listening"
+READY_S = 60.0
 ENDED_S = 30.0
 _DATA = re.compile(rb'data-(topics|poll)="([^"]*)"')
 
@@ -77,7 +78,7 @@ class Viewer:
                 self._watched.events += 1
                 if json.loads(line.removeprefix(b"data: "))["topic"] in self._page.topics:
                     self._wanted.set()
-        raise SystemExit("a stream of events has ended")
+        raise Failed("a stream of events has ended")
 
     async def _refresh(self) -> None:
         last = time.monotonic()
@@ -128,15 +129,16 @@ def headers_of(head: bytes) -> dict[str, str]:
 
 
 async def watch(url: str, paths: Sequence[str]) -> Watched:
-    """All of them, until standard input ends."""
+    """All of them, until a line on standard input says that it is enough."""
+    say_ready = ready_signal()
     parts = urlsplit(url)
     watched = Watched()
     viewers = [Viewer((parts.hostname or "", parts.port or 80), path, watched) for path in paths]
     looking = asyncio.ensure_future(asyncio.gather(*(viewer.look() for viewer in viewers)))
     listening = asyncio.ensure_future(asyncio.gather(*(viewer.listens.wait() for viewer in viewers)))
-    ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
+    ended = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
     await asyncio.wait((looking, listening), return_when=asyncio.FIRST_COMPLETED)
-    print(LISTENING, flush=True)
+    say_ready()
     before = watched.events, watched.refreshes
     await asyncio.wait((looking, ended), return_when=asyncio.FIRST_COMPLETED)
     if looking.done():
@@ -151,22 +153,16 @@ async def watch(url: str, paths: Sequence[str]) -> Watched:
 @contextmanager
 def watching(url: str, paths: Sequence[str]) -> Iterator[Watched]:
     """The same program beside this one; what it did is there when the block has ended."""
-    found = Watched()
-    command = [sys.executable, "-m", "benchmarks.scale.viewers", url, *paths]
-    pipes = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, stdin=pipes, stdout=pipes, text=True) as program:
-        try:
-            assert program.stdout is not None
-            if program.stdout.readline().strip() != LISTENING:
-                raise SystemExit("the viewers do not see anything")
-            yield found
-            said, _ = program.communicate("", timeout=ENDED_S)
-        except BaseException:
-            program.kill()
-            raise
-    if program.returncode:
-        raise SystemExit(f"the viewers ended with {program.returncode}")
-    for name, value in json.loads(said).items():
+    found, printed = Watched(), list[str]()
+    command = [sys.executable, "-m", "benchmarks.web_viewers", url, *paths]
+    with Program(command, cwd=ROOT, output=printed.append, says_ready=True, has_input=True) as program:
+        program.wait_until_ready(READY_S)
+        yield found
+        program.write("enough\n")
+        code = program.wait(ENDED_S)
+    if code != 0:
+        raise Failed("\n".join([f"the viewers ended with {code}:", *printed]))
+    for name, value in json.loads(printed[-1]).items():
         setattr(found, name, value)
 
 

@@ -1,1 +1,0 @@
-"""`make bench ONLY=scale`: how cost grows with rows, workers, queues, bytes and nodes, beside its bars."""
