@@ -342,7 +342,7 @@ AnyResult: TypeAlias = models.TaskResult[Any, models.TaskError]
 def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyResult:
     """What the caller gets."""
     if not isinstance(ending, sends.EndedTask):
-        return no_ending(f"task {task_id}", ending)
+        return no_ending("task", task_id, ending)
     if ending.status is None:
         hint = "one that was sent in a transaction is there after its commit"
         return failed(models.RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}; {hint}")
@@ -353,13 +353,15 @@ def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyRes
     return stored_result(f"result of task {task_id}", read)
 
 
-def no_ending(what: str, ending: NoEnding) -> AnyResult:
+def no_ending(kind: str, id_: str, ending: NoEnding) -> AnyResult:
     """What the caller of a wait gets that ended before the task or the workflow."""
     match ending:
         case TimedOut():
-            return failed(models.RetrievalCode.WAIT_TIMEOUT, f"{what} did not end in time; it may still be running")
+            return failed(
+                models.RetrievalCode.WAIT_TIMEOUT, f"{kind} {id_} did not end in time; it may still be running"
+            )
         case Interrupted():
-            why = f"this process stops and no longer waits for {what}, which goes on"
+            why = f"this process stops and no longer waits for {kind} {id_}; the {kind} goes on"
             return failed(models.RetrievalCode.WAIT_INTERRUPTED, why)
         case Unreachable(problem):
             why = f"the database could not be queried: {describe(problem)}"

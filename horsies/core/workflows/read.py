@@ -161,7 +161,7 @@ def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf)
         case WorkflowEnded():
             return stored_result(f"error of workflow {workflow_id}", read_text(f'{{"err":{ending.error}}}', None))
         case _:
-            return no_ending(f"workflow {workflow_id}", ending)
+            return no_ending("workflow", workflow_id, ending)
 
 
 def node_result(node: StoredNode, codec: ResultCodec | None) -> AnyResult:
