@@ -5,6 +5,7 @@ R-101)."""
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from time import time
@@ -65,7 +66,9 @@ async def test_r101_a_worker_whose_tasks_are_enrolled_stops_before_it_can_be_swe
         await rows.until(handle.task_id, "COMPLETED", timeout=30)
     lost, won = await rows.attempts(handle.task_id)
     assert (lost["outcome"], won["outcome"]) == ("WORKER_FAILURE", "COMPLETED")
-    assert lost["worker_id"] == worker.worker_id and "confirmed no heartbeat" in lost["failed_reason"]
+    # The worker stops its child, unless the worker is so slow that the child, which hears nothing from it, ends first.
+    assert lost["worker_id"] == worker.worker_id
+    assert re.search("confirmed no heartbeat|heard nothing from its worker", lost["failed_reason"])
 
 
 CUTS = [
