@@ -68,8 +68,8 @@ def test_o01_a_killed_worker_is_recovered(route: Route, app: Horsies) -> None:
     with route.worker("--processes", "1") as first:
         handle = app.tasks["nap"].send(2.5).unwrap()
         asyncio.run(route.rows.until(handle.task_id, "RUNNING"))
+        first.process.send_signal(signal.SIGKILL)
         with route.worker("--processes", "1"):
-            first.process.send_signal(signal.SIGKILL)
             assert handle.get(timeout_ms=45_000).is_ok()
     outcomes = [row["outcome"] for row in asyncio.run(route.rows.attempts(handle.task_id))]
     assert outcomes == ["WORKER_FAILURE", "COMPLETED"]
