@@ -69,7 +69,7 @@ def dev(
     when a file changes, the scheduler if there are schedules, and the dashboard.
 
     The database is that of DATABASE_URL, or an embedded server, whose address is in DATABASE_URL then. Ctrl-C ends
-    everything, after the running tasks; a second one ends it at once.
+    everything, after the running tasks; a second one stops it immediately.
     """
     reloading.refuse_without_extra(*(() if no_web else WEB_PACKAGES))
     table = _table(module)

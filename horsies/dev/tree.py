@@ -157,7 +157,7 @@ class Tree:
     def _end(self) -> int:
         """The programs, which may wait for results, then the workers, then the dashboard. A worker that already
         finishes its tasks for a reload is not told a second time, which would interrupt them."""
-        self._say("stopping; another Ctrl-C ends everything at once")
+        self._say("stopping; another Ctrl-C stops everything immediately")
         programs = [part.program for part in self._programs if part.program is not None]
         for program in programs:
             program.send_signal(signal.SIGINT, group=True)
@@ -170,7 +170,7 @@ class Tree:
         self._wait(workers)
         is_cut_off = self._stops > 1 and any(worker.is_running for worker in workers)
         if is_cut_off:
-            self._say("ending at once")
+            self._say("stopping immediately")
             for worker in workers:
                 worker.send_signal(signal.SIGTERM)
         codes = [worker.wait() or 0 for worker in workers]

@@ -20,7 +20,6 @@ from horsies.core.models.notes import TaskProgress
 from horsies.core.models.task_pg import Base
 from horsies.core.models.tasks import BuiltInTaskCode
 from horsies.core.task_decorator import TaskFunction
-from horsies.core.tasks.definition import SendOptionArgs
 from horsies.testing.kit import AppTesting
 from horsies.testing.sent import SentTasks
 from tests.architecture.test_documents import OPTION, PAGES
@@ -59,8 +58,6 @@ def parameters(thing: Any) -> set[str]:
         return {*inspect.signature(thing).parameters, *eval(options[7:-1], thing.__globals__).__optional_keys__}
     if inspect.isclass(thing) and issubclass(thing, BaseModel):
         return set(thing.model_fields)
-    if thing is TaskFunction.with_options:
-        return set(SendOptionArgs.__optional_keys__)
     return set(inspect.signature(thing).parameters)
 
 

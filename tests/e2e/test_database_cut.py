@@ -5,8 +5,8 @@ R-101)."""
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any
@@ -57,18 +57,27 @@ async def test_r101_a_worker_whose_tasks_are_enrolled_stops_before_it_can_be_swe
     """Its tasks could be silent for long, but a worker may be swept after two seconds (R-44). Here nobody does; so when
     the database answers, the worker recovers the task itself (W-35)."""
     app = fenced(SWEEPING="2", RUNNING_MS="60000")
-    async with network(database_url) as net, running_worker(app.app, app_locator=LOCATOR, dsn=net.url) as worker:
-        handle = await send(app.tick_once, "code", 60)
-        child = await begun(traces, "code")
-        net.cut()
-        await eventually(lambda: not psutil.pid_exists(child), what="the end of its child")
-        net.mend()
-        await rows.until(handle.task_id, "COMPLETED", timeout=30)
-    lost, won = await rows.attempts(handle.task_id)
-    assert (lost["outcome"], won["outcome"]) == ("WORKER_FAILURE", "COMPLETED")
-    # The worker stops its child, unless the worker is so slow that the child, which hears nothing from it, ends first.
-    assert lost["worker_id"] == worker.worker_id
-    assert re.search("confirmed no heartbeat|heard nothing from its worker", lost["failed_reason"])
+    for name in ("first", "second", "third"):
+        async with network(database_url) as net, running_worker(app.app, app_locator=LOCATOR, dsn=net.url) as worker:
+            handle = await send(app.tick_once, name, 60)
+            child = await begun(traces, name)
+            net.cut()
+            await eventually(partial(_is_gone, child), what="the end of its child")
+            net.mend()
+            await rows.until(handle.task_id, "COMPLETED", timeout=30)
+        lost, won = await rows.attempts(handle.task_id)
+        assert (lost["outcome"], won["outcome"]) == ("WORKER_FAILURE", "COMPLETED")
+        assert lost["worker_id"] == worker.worker_id
+        if "confirmed no heartbeat" in lost["failed_reason"]:
+            break
+        # The machine held the worker up for so long that its child, which heard nothing from it, ended first.
+        assert "it heard nothing from its worker for too long" in lost["failed_reason"]
+    else:
+        pytest.fail("the worker never stopped its child itself")
+
+
+def _is_gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid)
 
 
 CUTS = [

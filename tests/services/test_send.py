@@ -388,3 +388,11 @@ async def test_t67_a_broken_bridge_is_enqueue_failed(add: Add, monkeypatch: pyte
         error = add.send(1).unwrap_err()
     assert (error.code, error.retryable) == (TaskSendErrorCode.ENQUEUE_FAILED, True)
     assert add.retry_send(error).unwrap().task_id == error.task_id
+
+
+async def test_t57_of_many_simultaneous_sends_one_is_written(add: Add, db: AsyncConnection) -> None:
+    for key in ("a", "b", "c"):
+        once = add.with_options(idempotency_key=key)
+        sent = await asyncio.gather(*(once.send_async(1) for _ in range(30)))
+        assert len({result.unwrap().task_id for result in sent}) == 1
+    assert await count_tasks(db) == 3

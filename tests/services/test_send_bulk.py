@@ -283,3 +283,15 @@ async def test_t10_echo_logs_the_copy_and_none_of_its_rows(database_url: str, ca
         define_add(app).send_many([(n, 987654321) for n in range(MANY)]).unwrap()
     assert sum("COPY horsies_tasks" in message for message in caplog.messages) == 3
     assert not [message for message in caplog.messages if "987654321" in message]
+
+
+async def test_d60_each_of_thousands_is_notified_of_on_both_channels(add: Add, db: AsyncConnection) -> None:
+    add.send(0, 0).unwrap()
+    await db.execute("LISTEN task_new")
+    await db.execute("LISTEN task_queue_default")
+    ids = [handle.task_id for handle in add.send_many([(n, n) for n in range(MANY)]).unwrap()]
+    heard: dict[str, list[str]] = {"task_new": [], "task_queue_default": []}
+    async for notification in db.notifies(timeout=PATIENCE_S, stop_after=2 * MANY):
+        heard[notification.channel].append(notification.payload)
+    assert heard == {"task_new": ids, "task_queue_default": ids}
+    assert [n async for n in db.notifies(timeout=0.2)] == []

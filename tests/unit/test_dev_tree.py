@@ -196,7 +196,7 @@ def test_x31_a_second_ctrl_c_tells_the_worker_once_more(tmp_path: Path) -> None:
     running = Running(tmp_path, "stubborn")
     actions = (("web runs", running.tree.stop), ("stubborn is told 1", running.tree.stop))
     assert running.run(*actions) == 1
-    assert "ending at once" in running.seen
+    assert "stopping immediately" in running.seen
     assert [line for line in running.seen if "told" in line] == [
         "stubborn is told 1",
         "stubborn is told 2",

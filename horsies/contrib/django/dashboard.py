@@ -111,7 +111,7 @@ def with_dashboard(
     `config` replaces what `HORSIES` says about masking."""
     root = f"/{path.strip('/')}"
     if root == "/":
-        raise ValueError("with_dashboard needs a path of its own, such as '/jobs'")
+        raise ValueError("with_dashboard needs its own path, such as '/jobs'")
     app = project_app()
     app.know_all_tasks()
     made = config or WebConfig(
@@ -133,7 +133,7 @@ def with_dashboard(
 
 
 def _around(application: ASGIApp) -> Starlette:
-    """An application of Starlette that leaves to this one what is not below a path of its own."""
+    """A Starlette application that passes on to this one every request outside its own path."""
     site = Starlette(middleware=[Middleware(ScriptName)])
     site.router.default = application
     site.router.redirect_slashes = False

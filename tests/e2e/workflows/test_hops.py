@@ -82,13 +82,19 @@ async def test_w21a_l32_the_next_node_is_claimed_and_started_by_the_transaction_
     await db.execute(WATCHED)
     unsubscribe = events.subscribe(listen)
     async with running_worker(basic.app, processes=1):
-        await run(chain(basic))
+        for _ in range(5):
+            await db.execute("TRUNCATE seen")
+            told.clear()
+            await run(chain(basic))
+            sent, claimed, started, ended = [
+                await transactions(rows, status) for status in ("PENDING", "CLAIMED", "RUNNING", "COMPLETED")
+            ]
+            with_step = [task for task in sent if sent[task] == claimed[task]]
+            if len(with_step) >= LENGTH - 3:  # a worker that sees other tasks waiting claims by itself
+                break
+        else:
+            pytest.fail("in none of five chains the steps claimed their tasks")
     unsubscribe()
-    sent, claimed, started, ended = [
-        await transactions(rows, status) for status in ("PENDING", "CLAIMED", "RUNNING", "COMPLETED")
-    ]
-    with_step = [task for task in sent if sent[task] == claimed[task]]
-    assert with_step  # a worker that sees other tasks waiting claims by itself; how often depends on the machine
     # They start with it too (W-21b), and so do their nodes; the end and the advance are two transactions (L-32).
     assert [task for task in with_step if started[task] == sent[task]] == with_step
     advanced = set((await transactions(rows, "node COMPLETED")).values())
